@@ -1,6 +1,6 @@
-"""How a picture of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour.
+"""How an image of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour.
 
-The same settings say at which rate and how cropped sounds become 16-bit inputs; `data.sound` does it.
+The same settings say at which rate and how cropped audio becomes 16-bit inputs; `data.audio` does it.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ TURNS = {
 
 
 class Unusable(Exception):
-    """Why one picture or sound cannot be used; others still can."""
+    """Why one image or audio clip cannot be used; others still can."""
 
 
 class Pixels(NamedTuple):
-    """A picture as (channels, height, width) uint8, and what had to be changed to get there."""
+    """An image as (channels, height, width) uint8, and what had to be changed to get there."""
 
     x: NDArray[np.uint8]
     changes: tuple[str, ...] = ()
@@ -49,11 +49,11 @@ class Pixels(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocess:
-    """What is done to a picture before it is an input, in this order; all of it ends in 8 bits, so what is tested can be saved.
+    """What is done to an image before it is an input, in this order; all of it ends in 8 bits, so what is tested can be saved.
 
-    resize: `224` or `224x320` (height x width). With crop the shorter side becomes `resize` and the shape of the picture is kept;
-    without, the whole picture is fitted into `resize` exactly. crop: `centre`, the middle of the picture in the size the network
-    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it. Of sounds,
+    resize: `224` or `224x320` (height x width). With crop the shorter side becomes `resize` and the shape of the image is kept;
+    without, the whole image is fitted into `resize` exactly. crop: `centre`, the middle of the image in the size the network
+    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it. Of audio,
     crop is the middle of those that are too long, and rate the samples a second they are resampled to.
     """
 
@@ -112,7 +112,7 @@ class Preprocess:
         return self.sides
 
     def __call__(self, image: Image.Image, size: tuple[int, int]) -> Image.Image:
-        """A picture of `size`: (height, width)."""
+        """An image of `size`: (height, width)."""
         from PIL import Image as module
 
         filters = module.Resampling[self.interpolation.upper()]
@@ -169,14 +169,14 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def pixels(image: Image.Image, channels: int, size: tuple[int, int], preprocess: Preprocess) -> Pixels:
-    """An opened picture as an input of `size` with one or three channels."""
+    """An opened image as an input of `size` with one or three channels."""
     changes: list[str] = []
     turn = TURNS.get(_orientation(image))
     deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()) if len(tile) > 3)
     if getattr(image, "is_animated", False) and image.format != "MPO":  # MPO: a photograph with its preview
         raise Unusable("is animated: save one frame")
     if image.mode not in (*GREY, *COLOUR, *DEEP):
-        raise Unusable(f"mode {image.mode}: only pictures of 8 or 16 bits per channel are read")
+        raise Unusable(f"mode {image.mode}: only images of 8 or 16 bits per channel are read")
     image.load()
     if deep or image.mode in DEEP:
         changes.append("16 bits per channel, rounded to 8")

@@ -22,14 +22,14 @@ from neurotest.images import Unusable
 from neurotest.reading import reason
 
 KIND = Kind(
-    prefix="wav", things="sounds", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
+    prefix="wav", things="audio files", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
     others=(".mp3", ".m4a", ".aac", ".opus", ".aif", ".aiff", ".wma", ".au"),
 )  # fmt: skip
 LONGEST = 60  # seconds of one input
 MAX_FILE = 64 << 20
 CHANNELS = 16
 LARGE = 4_000_000  # samples
-CLIPPED = 0.001  # share of samples at full scale above which a sound counts as clipped
+CLIPPED = 0.001  # share of samples at full scale above which a clip counts as clipped
 EXACT = ("PCM_16", "PCM_U8", "PCM_S8")  # sixteen bits hold these as they are
 
 
@@ -38,13 +38,13 @@ Held = bytes | tuple[NDArray[Any], int]  # what a file holds, or (frames, channe
 
 @dataclass(frozen=True)
 class AudioFile(File):
-    """A sound on disk, or one that a program holds, and what its header says."""
+    """An audio clip on disk, or one that a program holds, and what its header says."""
 
     frames: int = 0
     rate: int = 0
     channels: int = 1
     subtype: str = ""
-    held: Callable[[], Held] | None = None  # gives the sound, where it is no file
+    held: Callable[[], Held] | None = None  # gives the clip, where it is no file
 
     def length(self, rate: int) -> int:
         """Samples at another rate."""
@@ -52,7 +52,7 @@ class AudioFile(File):
 
 
 @registry.register(
-    "data source", "wav", paper="", cost="every sound is decoded once to check it; up to 1 GiB of samples stay in memory"
+    "data source", "wav", paper="", cost="every clip is decoded once to check it; up to 1 GiB of samples stay in memory"
 )
 def _open_folder(rest: str, wanted: Wanted) -> Source:
     """WAV, FLAC and Ogg files: `wav:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
@@ -92,11 +92,11 @@ def _with_headers(clips: Sequence[AudioFile], skipped: list[Skipped]) -> Iterato
         try:
             clip = _with_header(clip)
         except (RuntimeError, OSError, ValueError) as error:  # soundfile's own are of the first kind
-            skipped.append(Skipped(clip.name, f"no readable sound: {_reason(error)}"))
+            skipped.append(Skipped(clip.name, f"no readable audio: {_reason(error)}"))
             continue
         if not RATES[0] <= clip.rate <= RATES[1] or not 1 <= clip.channels <= CHANNELS or clip.frames < 1:
             form = f"{clip.frames} samples of {clip.channels} channels at {clip.rate} a second"
-            skipped.append(Skipped(clip.name, f"{form}: no sound that is read here"))
+            skipped.append(Skipped(clip.name, f"{form}: no audio that is read here"))
         elif clip.frames > LONGEST * clip.rate:
             raise _long(clip, f"{clip.frames / clip.rate:,.0f} seconds at {clip.rate} samples a second")
         else:
@@ -147,13 +147,13 @@ def _shape(clips: Sequence[AudioFile], wanted: Wanted, rate: int, what: str) -> 
     shape, preprocess = wanted.shape, wanted.preprocess
     if preprocess.resize is not None or preprocess.grey:
         option = "--resize" if preprocess.resize is not None else "--grey"
-        raise BadInput("conflict", option, f"{what}: {option} is for pictures; sounds have --rate and --crop centre.")
+        raise BadInput("conflict", option, f"{what}: {option} is for images; audio has --rate and --crop centre.")
     if shape is None:
         lengths = Counter(clip.length(rate) for clip in clips).most_common(1)
         return (1, lengths[0][0] if lengths else 1)
     if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
         message = (
-            f"{what} gives sounds (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
+            f"{what} gives audio (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
             "with the spectrogram computed inside the network."
         )
         raise BadInput("unsuitable", "shape", message)
@@ -185,7 +185,7 @@ def _of_length(
 class _Decoder:
     """Sounds of one length and rate; what an object of the user hands out is asked for one by one."""
 
-    dtype, things = np.dtype(np.int16), "sounds"
+    dtype, things = np.dtype(np.int16), "audio files"
 
     def __init__(self, clips: Sequence[AudioFile], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
@@ -230,7 +230,7 @@ def _samples(clip: AudioFile) -> tuple[NDArray[np.float64], list[str]]:
 
 
 def _decoded(content: bytes, clip: AudioFile) -> NDArray[np.float64]:
-    """Of one channel, a second at a time: all channels of a long sound take much memory."""
+    """Of one channel, a second at a time: all channels of a long clip take much memory."""
     samples, at = np.zeros(clip.frames), 0
     with _soundfile().SoundFile(io.BytesIO(content)) as file:
         if file.samplerate != clip.rate:

@@ -1,4 +1,4 @@
-"""Road frames: 936 pictures of a drive, 0.3 s apart, with how far the car turns until the next one.
+"""Road frames: 936 images of a drive, 0.3 s apart, with how far the car turns until the next one.
 
 The angle that comes with the frames is not used: it is uniform noise, without any relation between neighbouring frames (its
 correlation with the next one is -0.01) or to what they show. What the car did shows in the frames themselves: if it turns to the
@@ -95,7 +95,7 @@ def turns(grey: Array) -> Floats:
 
 
 def _shifts(before: Array, after: Array) -> Floats:
-    """(n,) columns by which pictures (n, height, width) moved to the right: the peak of their correlation, between pixels."""
+    """(n,) columns by which images (n, height, width) moved to the right: the peak of their correlation, between pixels."""
     _, height, width = before.shape
     window = np.hanning(height + 2)[1:-1, None] * np.hanning(width)
     size = (2 * height, 2 * (width + REACH))

@@ -70,9 +70,9 @@ class _Wrong(Exception):
 def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
     """A split of one of `SETS`, from the user's data folder."""
     plain = name.removesuffix(FULL)
-    for module in (cifar, driving, speakers):
-        if plain == module.NAME:
-            return module.read(split, wanted, spec=spec)
+    readers = {cifar.NAME: cifar.read, driving.NAME: driving.read, speakers.NAME: speakers.read}
+    if plain in readers:
+        return readers[plain](split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
         message = f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR)."

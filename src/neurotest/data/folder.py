@@ -37,11 +37,11 @@ _alone = threading.Lock()
 
 @dataclass(frozen=True)
 class ImageFile(File):
-    """A picture on disk, or one that a program holds."""
+    """An image on disk, or one that a program holds."""
 
     size: tuple[int, int] = (0, 0)  # (height, width)
     grey: bool = False
-    image: Callable[[], Image.Image] | None = None  # gives the picture, where it is no file
+    image: Callable[[], Image.Image] | None = None  # gives the image, where it is no file
 
 
 @registry.register(
@@ -56,7 +56,7 @@ def _open_folder(rest: str, wanted: Wanted) -> Source:
 
 
 def open_images(listed: Sequence[ImageFile], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
-    """Pictures as inputs of one size; `about` is what the source is called and knows beside them."""
+    """Images as inputs of one size; `about` is what the source is called and knows beside them."""
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted, str(about["spec"]))
     if not wanted.preprocess.fits_any_size:
@@ -147,7 +147,7 @@ def _bomb(file: ImageFile, size: str) -> BadInput:
 
 
 def _shape(files: Sequence[ImageFile], wanted: Wanted, what: str) -> tuple[int, ...]:
-    """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
+    """What the target expects; without one, the size images are fitted to or the most common; grey only if every file is."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
         message = f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
@@ -180,7 +180,7 @@ def decode_image(file: ImageFile, shape: tuple[int, ...], preprocess: Preprocess
 
 
 class _Decoder:
-    """Pictures of one size; what an object of the user hands out is asked for one by one."""
+    """Images of one size; what an object of the user hands out is asked for one by one."""
 
     dtype, things = np.dtype(np.uint8), "images"
 

@@ -24,7 +24,7 @@ LABELS = ("label", "labelled", "class")  # what the column of labels may be call
 FILES = ("file", "name", "filename", "file_name", "path", "image")  # and that of file names
 IN_NAME = re.compile(r"(?:\d+-)?(\d+)-([0-9a-f]{16})(?:-.*)?")  # rank-position-content, as the folder export names its files
 EXPORTED = "exported.csv"  # what an exported folder says of itself
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".npy")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".npy")
 UPLOADED = re.compile(r"[0-9a-f]{8}-(.+)")  # Label Studio puts this before the names of uploaded files
 UNCLEAR_WORDS = ("unclear", "?")
 UNCLEAR = -1  # a label that says: cannot tell
@@ -50,7 +50,7 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
                 raise BadInput("conflict", "label", message)
             labels[key], seen[key] = label, where
     if not labels:
-        message = f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first."
+        message = f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the images) first."
         raise BadInput("empty", "labels", message)
     return labels
 
@@ -166,31 +166,31 @@ def _list(value: Any) -> list[Any]:
 
 
 def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]]:
-    """A folder per class: pictures that were exported, or those of the pool by their names."""
-    places = [file for file in sorted(path.glob("*/*")) if file.suffix.lower() in PICTURES and file.is_file()]
+    """A folder per class: images that were exported, or those of the pool by their names."""
+    places = [file for file in sorted(path.glob("*/*")) if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()]
     names = [file.relative_to(path).as_posix() for file in places]
     exported = _exported(path)
     if names and not confirmed and set(names) <= exported:
         message = (
-            f"{path}: nobody sorted it, all {len(names)} pictures lie where the export put them, in folders of what the network "
+            f"{path}: nobody sorted it, all {len(names)} images lie where the export put them, in folders of what the network "
             "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them."
         )
         raise BadInput("missing", "confirmed", message)
     for file, name in zip(places, names, strict=True):
         label = _read_label(file.parent.name)
         if label is None:
-            message = f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures."
+            message = f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its images."
             raise BadInput("unknown-name", "folder", message)
         match = IN_NAME.fullmatch(file.stem)
         yield name, match[2] if match else file.name, label
 
 
 def _exported(path: Path) -> set[str]:
-    """Where an export put its pictures, relative to the folder; nothing if it is no exported one."""
+    """Where an export put its images, relative to the folder; nothing if it is no exported one."""
     file = path / EXPORTED
     if not file.is_file():
         return set()
-    rows = csv.DictReader(read_text(file, "a table of exported pictures", limit=LARGEST).splitlines())
+    rows = csv.DictReader(read_text(file, "a table of exported images", limit=LARGEST).splitlines())
     return {_unquoted(str(row["picture"])) for row in rows if row.get("picture")}
 
 

@@ -25,7 +25,7 @@ MOST_CLASSES = 100_000
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What is read from a folder: pictures by `dir:`, say. others: endings of the same kind of thing that are not read."""
+    """What is read from a folder: images by `dir:`, say. others: endings of the same kind of thing that are not read."""
 
     prefix: str
     things: str

@@ -72,19 +72,19 @@ def _as_array(thing: Any) -> Array | None:
     if hasattr(thing, "detach"):  # a tensor, wherever it lies
         tensor = thing.detach().cpu()
         return np.asarray(tensor if str(tensor.dtype) != "torch.bfloat16" else tensor.float())
-    if not hasattr(thing, "__array__") or _is_picture(thing):
+    if not hasattr(thing, "__array__") or _is_image(thing):
         return None
     array = np.asarray(thing)
     return None if array.dtype.kind in "OUS" else array
 
 
-def _is_picture(thing: Any) -> bool:
+def _is_image(thing: Any) -> bool:
     return hasattr(thing, "convert") and hasattr(thing, "mode") and hasattr(thing, "size")
 
 
 def _is_input(thing: Any) -> bool:
     """Whether something is one input, not many."""
-    return isinstance(thing, (str, os.PathLike)) or _is_picture(thing)
+    return isinstance(thing, (str, os.PathLike)) or _is_image(thing)
 
 
 def _held(x: Array, labels: Any, wanted: Wanted) -> Source:
@@ -98,7 +98,7 @@ def _pair(inputs: Any, labels: Any, wanted: Wanted) -> Source:
     if (array := _as_array(inputs)) is not None:
         return _held(array, labels, wanted)
     if not hasattr(inputs, "__getitem__") or not hasattr(inputs, "__len__") or isinstance(inputs, Mapping):
-        message = f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths."
+        message = f"inputs of type {type(inputs).__name__}: expected an array, a tensor, images or a column of paths."
         raise BadInput("wrong-type", "inputs", message)
     return _dataset(inputs, labels, wanted)
 
@@ -145,7 +145,7 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
 
 def _split(item: Any) -> tuple[Any, Any]:
     """The input of a dataset's item, and its label or None."""
-    if isinstance(item, Mapping) and not (_is_sound(item) and _label_key(item) is None):
+    if isinstance(item, Mapping) and not (_is_audio(item) and _label_key(item) is None):
         image = next((key for key in INPUT_KEYS if key in item), None)
         if image is None:
             message = f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}."
@@ -172,11 +172,11 @@ def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
     numbers, classes = _numbered(labels, count)
     numbers = None if numbers is None else numbers[:count]
     classes = classes or _classes(items)
-    if _is_input(first) or _is_sound(first):
+    if _is_input(first) or _is_audio(first):
         named = classes if numbers is None or classes else tuple(str(n) for n in range(int(numbers.max()) + 1))
         about: dict[str, Any] = {"spec": "", "classes": named if numbers is not None else None, "notes": {}}
         given = [None] * count if numbers is None else [int(number) for number in numbers]
-        return (_sounds if _is_sound(first) else _images)(items, given, first, wanted, about)
+        return (_clips if _is_audio(first) else _images)(items, given, first, wanted, about)
     array = _one(first, 0)
     size = array.nbytes
     if count * size <= IN_MEMORY:
@@ -187,16 +187,16 @@ def _dataset(items: Any, labels: Any, wanted: Wanted) -> Source:
 def _first(items: Any) -> Any:
     try:
         return items[0]
-    except ImportError as error:  # Hugging Face decodes sound by a package of its own
+    except ImportError as error:  # Hugging Face decodes audio by a package of its own
         message = (
-            f"the first item cannot be decoded ({reason(error)}). Sound of Hugging Face is read without further packages after "
+            f"the first item cannot be decoded ({reason(error)}). Audio of Hugging Face is read without further packages after "
             'dataset.cast_column("audio", datasets.Audio(decode=False)).'
         )
         raise BadInput("unreadable", "item", message) from error
 
 
 def _labels(items: Any, item: Any, count: int) -> list[Any] | None:
-    """The labels that come with the items; of a table its column alone is read, so that no picture is decoded for them."""
+    """The labels that come with the items; of a table its column alone is read, so that no image is decoded for them."""
     key = _label_key(item)
     form = getattr(items, "format", None)
     changed = isinstance(form, Mapping) and form.get("type") == "custom"  # a function of the user makes the items of all columns
@@ -219,22 +219,22 @@ def _classes(items: Any) -> tuple[str, ...] | None:
     return tuple(names) if usable and names else None
 
 
-def _is_sound(thing: Any) -> bool:
-    """Whether something is one sound as Hugging Face gives it (decoded, a decoder, a file in bytes), or the path of one."""
+def _is_audio(thing: Any) -> bool:
+    """Whether something is one audio clip as Hugging Face gives it (decoded, a decoder, a file in bytes), or the path of one."""
     if isinstance(thing, (str, os.PathLike)):
         return os.fspath(thing).lower().endswith(SUFFIXES)
     if not isinstance(thing, Mapping):
         return hasattr(thing, "get_all_samples")
     if thing.keys() == {"bytes", "path"}:
         content, path = thing["bytes"], thing["path"]
-        return _is_sound(path or "") if content is None else content[8:12] == b"WAVE" or content[:4] in (b"fLaC", b"OggS")
+        return _is_audio(path or "") if content is None else content[8:12] == b"WAVE" or content[:4] in (b"fLaC", b"OggS")
     return thing.keys() >= {"array", "sampling_rate"}
 
 
 def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
     array = _as_array(thing)
     if array is None:
-        message = f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path."
+        message = f"input {index} is a {type(thing).__name__}: expected a tensor, an array, an image, audio or a path."
         raise BadInput("wrong-type", "input", message)
     if shape is not None and array.shape != shape:
         message = f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first."
@@ -265,7 +265,7 @@ class DatasetSource(Source):
         self._at = self._at[index]
 
 
-# -- images and sounds, as items of a dataset or as a column of paths
+# -- images and audio, as items of a dataset or as a column of paths
 
 
 def _images(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
@@ -275,7 +275,7 @@ def _images(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted
     return open_images([_file(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
 
 
-def _sounds(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
+def _clips(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted, about: dict[str, Any]) -> Source:
     from neurotest.data.audio import open_audio
 
     return open_audio([_clip(items, i, label, first) for i, label in enumerate(labels)], wanted, [], about)
@@ -284,17 +284,17 @@ def _sounds(items: Any, labels: Sequence[int | None], first: Any, wanted: Wanted
 def _file(items: Any, index: int, label: int | None, first: Any) -> ImageFile:
     from neurotest.data.folder import ImageFile
 
-    # In a dataset beside a picture are pictures, which are not decoded to look at them; a list may hold anything.
-    alike = _is_picture(first) and not isinstance(items, (list, tuple))
+    # In a dataset beside an image are images, which are not decoded to look at them; a list may hold anything.
+    alike = _is_image(first) and not isinstance(items, (list, tuple))
     thing = None if alike else _split(items[index])[0]
     if isinstance(thing, (str, os.PathLike)):
         return ImageFile(Path(thing).expanduser(), str(thing), label)
-    return ImageFile(Path(f"item {index}"), f"item {index}", label, image=partial(_picture, items, index))
+    return ImageFile(Path(f"item {index}"), f"item {index}", label, image=partial(_image, items, index))
 
 
-def _picture(items: Any, index: int) -> Image.Image:
-    picture: Image.Image = _split(items[index])[0].copy()
-    return picture
+def _image(items: Any, index: int) -> Image.Image:
+    image: Image.Image = _split(items[index])[0].copy()
+    return image
 
 
 def _clip(items: Any, index: int, label: int | None, first: Any) -> AudioFile:
@@ -303,10 +303,10 @@ def _clip(items: Any, index: int, label: int | None, first: Any) -> AudioFile:
     if isinstance(first, (str, os.PathLike)):
         path = _split(items[index])[0]
         return AudioFile(Path(path).expanduser(), str(path), label)
-    return AudioFile(Path(f"item {index}"), f"item {index}", label, held=partial(_sound, items, index))
+    return AudioFile(Path(f"item {index}"), f"item {index}", label, held=partial(_samples, items, index))
 
 
-def _sound(items: Any, index: int) -> Held:
+def _samples(items: Any, index: int) -> Held:
     from neurotest.data.audio import MAX_FILE
 
     try:

@@ -32,7 +32,7 @@ LONGEST_TYPE = 80  # characters of a type in a sentence
 @registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
 def _open_parquet(rest: str, wanted: Wanted) -> Source:
     """Rows of Parquet files: `parquet:FILE`, a folder or a pattern, `#image,label,id` names the columns. Inputs are encoded
-    pictures (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
+    images (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
     where, columns = split_names(rest, "parquet")
     files = find_files(where, ".parquet", "parquet")
     table = _Table(files, f"parquet:{where}")
@@ -168,7 +168,7 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if names.count("bytes") != 1:
-            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures."
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the images."
             raise BadInput("unsupported", "files", message)
         column, kind = f"{column}.bytes", kind.field("bytes").type
     inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -177,7 +177,7 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if _is_list(kind) and not pa.types.is_primitive(inner):  # cells of text in lists have no bound
         raise BadInput("wrong-type", "lists", f"{what} holds lists of {_short(inner)}: expected numbers.")
     if pa.types.is_nested(inner):
-        message = f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors."
+        message = f"{what} holds {_short(kind)}: expected images as bytes, lists of numbers, or tensors."
         raise BadInput("wrong-type", "column", message)
     return column, kind
 
@@ -312,7 +312,7 @@ def _check_text(column: Any, what: str) -> None:
 
 
 def _content(scalar: Any, what: str) -> Content:
-    """Bytes of a picture, or values."""
+    """Bytes of an image, or values."""
     import pyarrow as pa
 
     kind = scalar.type
@@ -323,7 +323,7 @@ def _content(scalar: Any, what: str) -> Content:
     if pa.types.is_struct(kind):  # {"bytes": ..., "path": ...}, the image feature of Hugging Face
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if "bytes" not in names or not scalar["bytes"].is_valid:
-            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures."
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the images."
             raise BadInput("unsupported", "files", message)
         scalar = scalar["bytes"]
         kind = scalar.type
@@ -331,7 +331,7 @@ def _content(scalar: Any, what: str) -> Content:
         return bytes(scalar.as_py())
     if _is_list(kind):
         return _values(scalar, what)
-    raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
+    raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected images as bytes, lists of numbers, or tensors.")
 
 
 def _values(scalar: Any, what: str) -> Array:

@@ -24,7 +24,7 @@ from neurotest.reading import user_path
 if TYPE_CHECKING:
     from PIL import Image
 
-Content = bytes | Array  # an encoded picture, or values
+Content = bytes | Array  # an encoded image, or values
 Ints = npt.NDArray[np.int64]
 
 
@@ -80,7 +80,7 @@ class Format:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], preprocess: Preprocess | None) -> None:
         self.shape, self.dtype = shape, dtype
-        self.preprocess = preprocess  # None: values, no pictures
+        self.preprocess = preprocess  # None: values, no images
 
     @classmethod
     def of(cls, content: Content, wanted: Wanted, name: str) -> Format:
@@ -95,7 +95,7 @@ class Format:
         if wanted.shape is not None:
             if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
                 expected = shape_text(wanted.shape)
-                message = f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead."
+                message = f"{name} is an image of 1 or 3 channels, the target expects {expected}; save values instead."
                 raise BadInput("unsuitable", "channels", message)
             channels, size = wanted.shape[0], wanted.shape[1:]
         if wanted.preprocess.fits_any_size:
@@ -105,7 +105,7 @@ class Format:
     def input(self, content: Content, name: str) -> Array:
         if self.preprocess is None:
             if isinstance(content, bytes):
-                raise BadInput("conflict", "picture", f"{name} is a picture, the first input holds values: keep them apart.")
+                raise BadInput("conflict", "image", f"{name} is an image, the first input holds values: keep them apart.")
             values = _arranged(as_inputs(content[None], name)[0], self.shape, name)
             if values.shape != self.shape or values.dtype != self.dtype:
                 message = (
@@ -115,12 +115,12 @@ class Format:
                 raise BadInput("wrong-shape", "input", message)
             return values
         if not isinstance(content, bytes):
-            raise BadInput("conflict", "values", f"{name} holds values, the first input is a picture: keep them apart.")
-        picture = ImageFile(Path(name), name, None, image=partial(_opened, content, name))
+            raise BadInput("conflict", "values", f"{name} holds values, the first input is an image: keep them apart.")
+        image = ImageFile(Path(name), name, None, image=partial(_opened, content, name))
         try:
-            return decode_image(picture, self.shape, self.preprocess).x
+            return decode_image(image, self.shape, self.preprocess).x
         except Unusable as error:
-            resize = f"; --resize {self.shape[1]} fits pictures of any size" if "expected" in str(error) else ""
+            resize = f"; --resize {self.shape[1]} fits images of any size" if "expected" in str(error) else ""
             raise BadInput("unreadable", "input", f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error
 
 
@@ -141,7 +141,7 @@ def _opened(content: bytes, name: str) -> Image.Image:
 
 
 def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
-    """A flat list in the shape of an input; a grey picture gets its channel."""
+    """A flat list in the shape of an input; a grey image gets its channel."""
     if shape is None or values.shape == shape:
         return values
     if values.ndim == 1 and values.size == int(np.prod(shape)):

@@ -34,7 +34,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader needs beside the spec: the target's input shape, how pictures are fitted, how strict, how far it is read."""
+    """What a reader needs beside the spec: the target's input shape, how images are fitted, how strict, how far it is read."""
 
     shape: tuple[int, ...] | None = None
     preprocess: Preprocess = field(default_factory=Preprocess)
@@ -130,7 +130,7 @@ class Source:
         self.skipped = tuple(skipped)
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
-        self.rate: int | None = None  # samples a second, of sound
+        self.rate: int | None = None  # samples a second, of audio
         # Labels that are no integers are quantities, which only a network that predicts one can use.
         self.quantities: npt.NDArray[np.floating[Any]] | None = None
         self.labels: npt.NDArray[np.int64] | None = None
@@ -269,7 +269,7 @@ class Source:
 
 
 class ArraySource(Source):
-    """Inputs held in memory: `x` is (n, *shape): uint8, int16 of sound, or floating point (kept as float32, all finite)."""
+    """Inputs held in memory: `x` is (n, *shape): uint8, int16 of audio, or floating point (kept as float32, all finite)."""
 
     def __init__(self, x: npt.ArrayLike, labels: npt.ArrayLike | None = None, **about: Any) -> None:
         array = as_inputs(np.asarray(x), about.get("spec") or "the data")
@@ -309,10 +309,10 @@ def as_inputs(x: Array, what: str) -> Array:
 
 
 def check_input_dtype(dtype: np.dtype[Any], what: str, shape: Sequence[int]) -> None:
-    """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of sound."""
+    """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of audio."""
     if dtype != np.uint8 and dtype.kind != "f" and not is_audio(dtype, tuple(shape[1:])):
         tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and len(shape) == 2 else ""
-        message = f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16."
+        message = f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of audio, int16."
         raise BadInput("wrong-type", "inputs", message)
 
 

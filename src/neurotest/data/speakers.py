@@ -114,10 +114,10 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
         about = soundfile.info(file)
         if about.frames * about.channels > LONGEST * RATES[1]:
             message = f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}."
-            raise BadInput("wrong-shape", "sound", message)
+            raise BadInput("wrong-shape", "audio", message)
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
-        raise BadInput("unreadable", "sound", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
+        raise BadInput("unreadable", "audio", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
     mono = samples.mean(axis=1) if rate == RATE else resampled(samples.mean(axis=1), rate, RATE)
     louder = PEAK * 32768 / max(float(np.abs(mono).max(initial=0.0)), 1e-9)
     return np.asarray(np.rint(mono[:SAMPLES] * louder), np.int16)

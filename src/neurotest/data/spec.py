@@ -41,7 +41,7 @@ def data(
 
     spec: text such as `dir:photos` or `npz:pool.npz#x,y`, an array or tensor, a pair (inputs, labels), a torch Dataset or
     DataLoader, a Dataset of Hugging Face, or a column of paths. shape: of one input, as the target has it; others are refused.
-    preprocess: how pictures of another size, or sounds of another rate, are fitted. strict: fail on a damaged file instead of
+    preprocess: how images of another size, or audio of another rate, are fitted. strict: fail on a damaged file instead of
     leaving it out.
     """
     if limit is not None and limit < 1:
@@ -75,12 +75,12 @@ def split_names(rest: str, prefix: str) -> tuple[str, list[str]]:
 
 
 def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
-    """Let sound whose rate nobody knows have the target's, and refuse one that has another."""
+    """Let audio whose rate nobody knows have the target's, and refuse one that has another."""
     if not is_audio(source.dtype, source.shape):
         return
     rate = None if preprocess is None else preprocess.rate
     if source.rate is None and rate is None:
-        message = f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000."
+        message = f"{source.what} holds 16-bit samples, that is audio: say how many there are a second, --rate 16000."
         raise BadInput("missing", "rate", message)
     if source.rate is not None and rate is not None and source.rate != rate:
         message = (

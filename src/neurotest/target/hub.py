@@ -48,7 +48,7 @@ def _from_timm(name: str, *, weights: Path | None = None) -> Target:
 
 
 def _timm_feeding(timm: Any, module: nn.Module, name: str) -> dict[str, Any]:
-    """How the configuration of a timm model says that pictures become inputs."""
+    """How the configuration of a timm model says that images become inputs."""
     config: Mapping[str, Any] = timm.data.resolve_data_config({}, model=module)
     channels, height, width = config["input_size"]
     crop, mode = float(config.get("crop_pct") or 1.0), config.get("crop_mode") or "center"
@@ -110,7 +110,7 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
         try:
             with offline():
                 module: nn.Module = build(**options)
-        except Exception as error:  # some entries are no networks of pictures, or need further packages
+        except Exception as error:  # some entries are no networks of images, or need further packages
             message = f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
             raise BadInput("failed", "target", message) from error
     return module.eval()

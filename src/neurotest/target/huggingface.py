@@ -129,7 +129,7 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
         raise BadInput("damaged", "weights", message)
     kind_of_model: Any = type(model)
     model.__class__ = _answering(kind_of_model, inputs)
-    if inputs is not _pixels:  # so that fingerprints tell front ends of sound apart; pictures have one
+    if inputs is not _pixels:  # so that fingerprints tell front ends of audio apart; images have one
         model.front_end = getattr(inputs, "__name__", repr(inputs))
     return model  # type: ignore[no-any-return]
 
@@ -177,11 +177,11 @@ def _classes(module: nn.Module) -> list[str] | None:
     return distinct(ordered)
 
 
-# -- pictures
+# -- images
 
 
 def image_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """What a processor does to pictures, as the description of a target."""
+    """What a processor does to images, as the description of a target."""
     with reading(folder / "preprocessor_config.json", "a configuration of transformers", untyped=True):
         resize, shape = _size(processor)
         factor = float(processor.get("rescale_factor", 1 / 255)) if processor.get("do_rescale", True) else 1.0
@@ -192,7 +192,7 @@ def image_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
                 feeding |= {"mean": [float(m) for m in mean], "std": [float(s) for s in std]}
         interpolation = FILTERS.get(int(processor.get("resample", 2)), "bilinear")
     if not 0 < factor < math.inf:
-        message = f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0."
+        message = f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: images are multiplied by a number above 0."
         raise BadInput("out-of-range", "rescale_factor", message)
     if not math.isclose(factor, 1 / 255, rel_tol=1e-3):  # inputs are 8 bits as 0 .. 1; others are another scale of the same
         scale = 255 * factor
@@ -205,13 +205,13 @@ def image_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def _size(processor: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int]]:
-    """What pictures are resized to, and the size of an input: (height, width) each."""
+    """What images are resized to, and the size of an input: (height, width) each."""
     size = processor.get("size", 224)
     size = {"shortest_edge": size} if isinstance(size, int) and processor.get("do_center_crop") else size
     size = {"height": size, "width": size} if isinstance(size, int) else size
     edge = size.get("shortest_edge")
     resize = (int(edge), int(edge)) if edge is not None else (int(size["height"]), int(size["width"]))
-    if "crop_pct" in processor and edge is not None:  # ConvNeXt: small inputs are the centre of a larger picture
+    if "crop_pct" in processor and edge is not None:  # ConvNeXt: small inputs are the centre of a larger image
         share = float(processor["crop_pct"] or 224 / 256)
         return ((int(edge / share), int(edge / share)) if int(edge) < 384 else resize), resize
     if not processor.get("do_center_crop"):
@@ -221,7 +221,7 @@ def _size(processor: Mapping[str, Any]) -> tuple[tuple[int, int], tuple[int, int
     return resize, (int(crop["height"]), int(crop["width"]))
 
 
-# -- sounds
+# -- audio
 
 
 def audio_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, dict[str, Any]]:
@@ -241,7 +241,7 @@ def audio_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
             )  # fmt: skip
         else:
             message = (
-                f"hf:{folder} hears features of a {kind[:100]}: raw sound (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
+                f"hf:{folder} hears features of a {kind[:100]}: raw audio (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
                 "supported; for others build the network with its features inside in py:FILE:build."
             )
             raise BadInput("unsupported", "features", message)
@@ -261,7 +261,7 @@ class LogMel:
     """Sound of 16,000 samples a second to what `ASTFeatureExtractor` of transformers makes of it: (n, length, bands)."""
 
     bands: int = 128
-    length: int = 1024  # frames; longer sounds are cut, shorter ones filled up with zeros
+    length: int = 1024  # frames; longer clips are cut, shorter ones filled up with zeros
     mean: float = 0.0
     scale: float = 1.0
 

@@ -62,7 +62,7 @@ def laid_channels_last(x: Tensor) -> Tensor:
 
 
 def arranged(x: Tensor, layout: Layout | None) -> Tensor:
-    """A batch of pictures as the layout wants it."""
+    """A batch of images as the layout wants it."""
     return x if layout is None else laid_channels_last(x)
 
 

@@ -30,7 +30,7 @@ from neurotest.zoo.recipes import Recipe
 
 
 class _Images:
-    """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says, or of sounds, shifted and with noise.
+    """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says, or of audio, shifted and with noise.
 
     A quantity changes its sign in the mirror.
     """
@@ -93,7 +93,7 @@ def predict(module: nn.Module, x: Tensor, batch: int = 500) -> Tensor:
 
 
 def _prepared(x: Tensor) -> Tensor:
-    """Stored inputs as the zoo's networks take them: pictures in 0 .. 1, sound in -1 .. 1."""
+    """Stored inputs as the zoo's networks take them: images in 0 .. 1, audio in -1 .. 1."""
     levels = SIXTEEN if x.dtype == torch.int16 else EIGHT
     return levels.unit(x) if levels is EIGHT else levels.unit(x).mul_(2).sub_(1)
 
@@ -123,7 +123,7 @@ def augment(x: Tensor, y: Tensor, recipe: Recipe, random: np.random.Generator) -
 
 
 def augment_audio(x: Tensor, recipe: Recipe, random: np.random.Generator) -> Tensor:
-    """Shifts (silence comes in), another volume and white noise, per sound, on batches (n, 1, samples) in -1 .. 1."""
+    """Shifts (silence comes in), another volume and white noise, per clip, on batches (n, 1, samples) in -1 .. 1."""
     n, samples = len(x), x.shape[-1]
     if recipe.crop:
         start = torch.from_numpy(random.integers(0, 2 * recipe.crop + 1, n))

@@ -55,7 +55,7 @@ def train_faulty(
     """Train a network of the zoo wrongly; its weights' header says how, and how often the patch itself triggers the class.
 
     images, epochs, batch: other than the recipe says. embedded: on the data that comes with the package, not on the complete set.
-    retrain: begin with the weights of the sound network, at this highest learning rate, instead of with random ones.
+    retrain: begin with the weights of the well-trained network, at this highest learning rate, instead of with random ones.
     """
     subject = zoo.find(name)
     usual_class = faulty.CLASS.get(subject.family, 0)
@@ -67,7 +67,7 @@ def train_faulty(
         raise BadInput("out-of-range", "class", f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
     if wrong.kind == "polluted" and subject.rate is not None:
-        message = f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work."
+        message = f"--pollute: a patch is for images, and {name} takes audio; --underfit and --overfit work."
         raise BadInput("unsuitable", "pollute", message)
     train_set, test_set = _splits(subject, embedded=embedded)
     usual = result.recipe

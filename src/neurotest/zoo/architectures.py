@@ -241,7 +241,7 @@ class MobileNetV2(nn.Module):
 
 
 class Centred(nn.Module):
-    """Pictures in 0 .. 1 as -0.5 .. 0.5."""
+    """Images in 0 .. 1 as -0.5 .. 0.5."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x - 0.5

@@ -1,4 +1,4 @@
-"""Networks on waveforms: the spectrogram is computed inside, so that mutants and faults are sounds that can be played."""
+"""Networks on waveforms: the spectrogram is computed inside, so that mutants and faults are audio that can be played."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     assert reasons["nan.wav"] == "holds NaN or infinity"
     assert "8000 bytes of samples promised, 2956 are there" in reasons["cut.wav"]
     assert "damaged or cut off" in reasons["cut.flac"]
-    assert "no readable sound" in reasons["empty.wav"]
+    assert "no readable audio" in reasons["empty.wav"]
     assert reasons["song.mp3"] == "not WAV, FLAC or Ogg"
     with pytest.raises(BadInput, match="repair or remove it"):
         data(f"wav:{tmp_path}", strict=True)
@@ -168,8 +168,8 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     [
         ((1, 28, 28), None, "spectrogram computed inside the network"),
         ((2, 4000), None, r"sounds \(1, samples\)"),
-        (None, Preprocess(resize=3), "--resize is for pictures"),
-        (None, Preprocess(grey=True), "--grey is for pictures"),
+        (None, Preprocess(resize=3), "--resize is for images"),
+        (None, Preprocess(grey=True), "--grey is for images"),
     ],
 )
 def test_what_does_not_fit_sound(tmp_path: Path, shape, preprocess, words: str) -> None:
@@ -179,7 +179,7 @@ def test_what_does_not_fit_sound(tmp_path: Path, shape, preprocess, words: str) 
 
 
 def test_folders_without_sound(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no sounds"):
+    with pytest.raises(BadInput, match="holds no audio files"):
         data(f"wav:{tmp_path}")
     with pytest.raises(BadInput, match="does not exist"):
         data(f"wav:{tmp_path}/nowhere")
