@@ -167,7 +167,7 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     ("shape", "preprocess", "words"),
     [
         ((1, 28, 28), None, "spectrogram computed inside the network"),
-        ((2, 4000), None, r"sounds \(1, samples\)"),
+        ((2, 4000), None, r"audio \(1, samples\)"),
         (None, Preprocess(resize=3), "--resize is for images"),
         (None, Preprocess(grey=True), "--grey is for images"),
     ],
