@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from neurotest import files
 from neurotest.arrays import read_npz
 from neurotest.data.npz import open_npz
-from neurotest.data.source import Array, ArraySource, Source, Wanted
+from neurotest.data.source import Array, Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reading
 
@@ -45,8 +45,8 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
         )
         raise BadInput("not-found", "data", message)
     source = open_npz(f"{file}#x,turn,nhwc", wanted)
-    quantities = source.quantities
-    return ArraySource(source.read(np.arange(len(source))), quantities, spec=spec)
+    source.spec = spec
+    return source
 
 
 def get(folder: Path | None) -> Path:

@@ -93,16 +93,11 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
         if isinstance(name, str) and name.strip() and not name.startswith("data:"):
             return _unquoted(name.strip())
     position = row.get("position")
-    try:
-        if not isinstance(position, int | str) or isinstance(position, bool) or len(str(position)) > 18:
-            raise ValueError
-        number = int(str(position).strip())
-        if number < 0:
-            raise ValueError
-    except ValueError:
+    text = str(position).strip() if isinstance(position, int | str) and not isinstance(position, bool) else ""
+    if not re.fullmatch(r"\d{1,18}", text):
         message = f"{where}: position {shown(position)} is no number of an input (0 is the first)."
-        raise BadInput("syntax", "position", message) from None
-    return number
+        raise BadInput("syntax", "position", message)
+    return int(text)
 
 
 def _unquoted(text: str) -> str:

@@ -274,20 +274,12 @@ def _together(column: Any) -> Array | None:
 
     if column.null_count:
         return None
-    if isinstance(column.type, pa.FixedShapeTensorType):
-        values = np.asarray(column.to_numpy_ndarray())
-    else:
-        shape, inner = [len(column)], column
-        while _is_list(inner.type):
-            if not len(inner) or not _even(inner):
-                return None
-            flat = inner.flatten()
-            shape.append(len(flat) // len(inner))
-            inner = flat
-        if inner.null_count or not (pa.types.is_integer(inner.type) or pa.types.is_floating(inner.type)):
-            return None
-        values = inner.to_numpy(zero_copy_only=False).reshape(shape)
-    values = _eight_bit(values) if values.dtype.kind in "iu" else values.astype(np.float32)
+    try:
+        tensors = isinstance(column.type, pa.FixedShapeTensorType)
+        values = _eight_bit(np.asarray(column.to_numpy_ndarray())) if tensors else _stacked(column, "")
+    except BadInput:
+        return None
+    values = values if values.dtype.kind in "iu" else values.astype(np.float32)
     return values if values.dtype in (np.uint8, np.float32) and np.isfinite(values).all() else None
 
 
@@ -330,28 +322,25 @@ def _content(scalar: Any, what: str) -> Content:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return bytes(scalar.as_py())
     if _is_list(kind):
-        return _values(scalar, what)
+        return _stacked(scalar.values, what)
     raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected images as bytes, lists of numbers, or tensors.")
 
 
-def _values(scalar: Any, what: str) -> Array:
-    """Nested lists as an array."""
+def _stacked(values: Any, what: str) -> Array:
+    """Numbers in nested lists as an array."""
     import pyarrow as pa
 
-    shape, values = [], scalar.values
-    count = len(values)
-    shape.append(count)
+    shape = [len(values)]
     while _is_list(values.type):
         inner = values.flatten()
-        if count == 0 or len(inner) % count or not _even(values):
+        if not len(values) or not _even(values):
             raise BadInput("wrong-shape", "lists", f"{what} holds ragged lists: every input needs rows of one length.")
-        shape.append(len(inner) // count)
-        values, count = inner, len(inner)
+        shape.append(len(inner) // len(values))
+        values = inner
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         message = f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers."
         raise BadInput("wrong-type", "lists", message)
-    array = values.to_numpy(zero_copy_only=False).reshape(shape)
-    return _eight_bit(array) if array.dtype.kind in "iu" else array
+    return _eight_bit(values.to_numpy(zero_copy_only=False).reshape(shape))
 
 
 def _even(values: Any) -> bool:
@@ -361,8 +350,8 @@ def _even(values: Any) -> bool:
 
 def _eight_bit(array: Array) -> Array:
     """Integers of any width as 8 bits, where they are; Python's lists of pixels come as 64."""
-    fits = array.dtype != np.uint8 and array.size and array.min() >= 0 and array.max() <= 255
-    return array.astype(np.uint8) if fits else array
+    fits = array.dtype.kind in "iu" and array.size and array.min() >= 0 and array.max() <= 255
+    return array.astype(np.uint8, copy=False) if fits else array
 
 
 def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, tuple[str, ...] | None]:

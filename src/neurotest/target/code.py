@@ -46,9 +46,7 @@ class _TextLoader(SourceFileLoader):
 class _TextFinder(MetaPathFinder):
     """Finds what Python finds; files of the user's own get the loader above."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:  # fmt: skip
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)
         if spec is not None and type(spec.loader) is SourceFileLoader and not _installed(Path(spec.loader.path).resolve()):
             spec.loader = _TextLoader(spec.loader.name, spec.loader.path)

@@ -30,9 +30,7 @@ from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
 # What a target knows of itself.
-_DECLARED = (
-    "bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference",
-)  # fmt: skip
+_DECLARED = ("bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference")
 _WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
 _OTHER = "networks of PyTorch are tested; rebuild it as a module that build() of py:FILE:build returns"
 FILES = {

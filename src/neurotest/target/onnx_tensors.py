@@ -245,9 +245,8 @@ def _gather_elements(x: Tensor, index: Tensor, *, axis: int = 0) -> Tensor:
 
 @operator("Pad")
 def _pad(
-    x: Tensor, sides: Any = None, value: Any = None, dims: Any = None, *, pads: Any = None, mode: str = "constant",
-    **older: Any,
-) -> Tensor:  # fmt: skip
+    x: Tensor, sides: Any = None, value: Any = None, dims: Any = None, *, pads: Any = None, mode: str = "constant", **older: Any
+) -> Tensor:
     widths = ints(sides) if sides is not None else pads
     axes = [d % x.ndim for d in ints(dims)] if dims is not None else list(range(x.ndim))
     begins, ends = [0] * x.ndim, [0] * x.ndim

@@ -275,4 +275,4 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("_fft_r2c", "_fft_c2c", "_fft_c2r"), _check_transform),
     **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _check_recurrent),
     "scaled_dot_product_attention": _check_attention,
-}  # fmt: skip
+}

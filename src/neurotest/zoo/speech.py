@@ -104,8 +104,9 @@ def _voice(random: np.random.Generator) -> dict[str, float]:
     return {
         "pitch": random.uniform(170, 260) if high else random.uniform(85, 150),
         "tract": random.uniform(1.02, 1.22) if high else random.uniform(0.88, 1.04),
-        "pace": random.uniform(0.85, 1.25), "breath": random.uniform(0.0, 0.06),
-    }  # fmt: skip
+        "pace": random.uniform(0.85, 1.25),
+        "breath": random.uniform(0.0, 0.06),
+    }
 
 
 def _take(voice: dict[str, float], random: np.random.Generator) -> dict[str, float]:

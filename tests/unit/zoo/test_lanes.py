@@ -33,7 +33,7 @@ def test_a_road_that_bends_to_the_right_leaves_the_picture_on_the_right() -> Non
         ("offset", 0.0), ("heading", 0.0), ("horizon", 8.0), ("half", 18.0), ("sky", 0.9), ("grass", 0.8), ("road", 0.0),
         ("paint", 0.0), ("shadow", -1.0), ("grain", 0.0),
     )}  # fmt: skip
-    x = lanes._picture(scene._replace(**plain), random)[:, 0] < 100
+    x = lanes._image(scene._replace(**plain), random)[:, 0] < 100
     row = 16
     near = (row + 0.5 - 8) / (32 - 8)
     expected = 24 + 6 * scene.bend[:, 0, 0] * (1 - near) ** 2 / near
