@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from neurotest.attribute.shapley.game import Game, Players, hidden_layers
-from neurotest.attribute.shapley.gradient import MaskGradient
-from neurotest.attribute.shapley.permutation import permutation
+from neurotest.attribute.shapley.estimate import permutation
+from neurotest.attribute.shapley.game import Game, MaskGradient, Players, hidden_layers
 from neurotest.checks import Settings, number, setting
 from neurotest.devices import widest
 from neurotest.errors import BadInput
