@@ -15,8 +15,8 @@ from tests.refusals import refused
 from torch import nn
 
 from neurotest.attribute.shapley import Game, certify, exact, hidden_layers, kernel, mask_gradient, permutation
+from neurotest.attribute.shapley.estimate import choose
 from neurotest.attribute.shapley.game import from_table
-from neurotest.attribute.shapley.kernel import choose
 from neurotest.target import Target
 
 

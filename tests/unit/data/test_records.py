@@ -18,7 +18,7 @@ from tests.refusals import refused
 
 import neurotest
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.scale.pickling import pack, unpack
 
 pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")

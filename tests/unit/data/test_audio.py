@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 from tests.refusals import refused
 
-from neurotest.data import Source, data, sound
-from neurotest.pictures import Preprocess
-from neurotest.sounds import wav
+from neurotest.audio import wav
+from neurotest.data import Source, audio, data
+from neurotest.images import Preprocess
 
 soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed: pip install 'neurotest[audio]'")
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     assert reasons["nan.wav"] == "holds NaN or infinity"
     assert "8000 bytes of samples promised, 2956 are there" in reasons["cut.wav"]
     assert "damaged or cut off" in reasons["cut.flac"]
-    assert "no readable sound" in reasons["empty.wav"]
+    assert "no readable audio" in reasons["empty.wav"]
     assert reasons["song.mp3"] == "not WAV, FLAC or Ogg"
     with refused("unreadable", "strict"):
         data(f"wav:{tmp_path}", strict=True)
@@ -168,8 +168,8 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     [
         ((1, 28, 28), None, ("unsuitable", "shape")),
         ((2, 4000), None, ("unsuitable", "shape")),
-        (None, Preprocess(resize=3), ("conflict", "--resize")),
-        (None, Preprocess(grey=True), ("conflict", "--grey")),
+        (None, Preprocess(resize=3), ("conflict", "resize")),
+        (None, Preprocess(grey=True), ("conflict", "grey")),
     ],
 )
 def test_what_does_not_fit_sound(tmp_path: Path, shape, preprocess, refusal: tuple[str, str]) -> None:
@@ -209,6 +209,6 @@ def test_samples_in_arrays(tmp_path: Path) -> None:
 
 
 def test_resampling_keeps_a_tone_and_drops_what_cannot_be_held() -> None:
-    kept, dropped = sound.resampled(tone(500, 16000), 16000, 8000), sound.resampled(tone(6000, 16000), 16000, 8000)
+    kept, dropped = audio.resampled(tone(500, 16000), 16000, 8000), audio.resampled(tone(6000, 16000), 16000, 8000)
     assert_allclose(kept[200:-200], tone(500, 8000)[200:-200], atol=5e-3)
     assert float(np.abs(dropped[200:-200]).max()) < 5e-3
