@@ -113,7 +113,7 @@ def test_other_class_names_are_refused(folder: Path) -> None:
         with refused("changed", "classes"):
             stored_target(run, TargetSpec(classes=("a", "c", "b")))
         with refused("changed", "classes"):
-            stored_target(run, Description(classes=("a", "b")))
+            stored_target(run, TargetSpec(classes=("a", "b")))
     stored(described(classes=None), folder / "without")
     with Run.open(folder / "without", write=True) as run:
         assert stored_target(run, TargetSpec(classes=("x", "y", "z"))).classes == ("x", "y", "z")
