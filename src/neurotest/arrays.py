@@ -55,7 +55,7 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
     """The header of a `.npy`; what is no plain array of numbers (or, with `text`, of text) is refused."""
     start = stream.read(8)
     if not start.startswith(MAGIC) or len(start) < 8:
-        raise BadInput("unsupported", "", f"{what} is no numpy array: it does not start as a .npy does.")
+        raise BadInput("unsupported", "", f"{what} is not a numpy array: it does not start as a .npy file does.")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
         message = f"{what} is stored in npy format {version}; save it as a plain array of numbers."

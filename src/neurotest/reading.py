@@ -129,7 +129,7 @@ def refuse_elsewhere(name: object, what: str) -> None:
     """To be called before anything is opened that a setting names."""
     whose = _elsewhere.get()
     if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
-        raise BadInput("untrusted", "", f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
+        raise BadInput("untrusted", "", f"{whose} is an untrusted run and names {what}, which is not opened: start a new run.")
 
 
 def regular(path: Path, what: str, limit: int) -> None:

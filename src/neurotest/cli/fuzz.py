@@ -184,7 +184,7 @@ def planned(
     from neurotest.errors import BadInput
 
     if resume is not None or seeds is None:
-        raise BadInput("conflict", "plan", "--plan with --resume: what is left depends on the run; leave one of them out.")
+        raise BadInput("conflict", "plan", "--estimate with --resume: what is left depends on the run; leave one of them out.")
     forecast = forecast_fuzz(
         loaded, seeds, guide, budget=budget, control=control, limit=limit, train=train, oracle=oracle, layers=layers,
         neuron=neuron, **settings,

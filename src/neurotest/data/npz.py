@@ -64,7 +64,7 @@ def _open(path: Path) -> zipfile.ZipFile:
     if magic == MAGIC:
         raise BadInput("unsupported", "array", f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
     if not zipfile.is_zipfile(path):
-        message = f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y)."
+        message = f"npz:{path} is not a numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y)."
         raise BadInput("damaged", "archive", message)
     return open_archive(path, f"npz:{path}")
 

@@ -92,7 +92,7 @@ def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dic
             raise BadInput(
                 "untrusted",
                 "run",
-                f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
+                f"{run.path} is an untrusted run and names {config['run']!r:.200}: give the run of the faults yourself.",
             )
         sources = {
             name: None if config[name] is None else stored_source(run, config[name], getattr(inputs, name), name)

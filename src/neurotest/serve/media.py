@@ -44,7 +44,7 @@ def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     raise BadInput(
         "unsuitable",
         "shape",
-        f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.",
+        f"inputs of shape {shape} are neither images (channels, height, width) nor audio: the page cannot show them.",
     )
 
 

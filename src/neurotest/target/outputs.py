@@ -105,14 +105,14 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
     if outputs != "regression":
         if span is not None or bins is not None or tolerance is not None:
             message = (
-                f"span, bins and tolerance describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs "
-                "regression."
+                f"span, bins and tolerance describe a regression value, but outputs={outputs!r}: leave them out, or pass "
+                "--outputs regression."
             )
             raise BadInput("conflict", "span", message)
         return None
     if span is None:
         message = (
-            "outputs='regression' needs the range that the quantity lies in, which is cut into bins: pass --span LOW HIGH, for "
+            "outputs='regression' needs the range of the regression value, which is cut into bins: pass --span LOW HIGH, for "
             "example --span -0.4 0.4 for a steering angle."
         )
         raise BadInput("missing", "span", message)
@@ -141,7 +141,8 @@ def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
     except ValueError:
         value = float("nan")
     if isinstance(text, bool) or not (0 < value < float("inf")):
-        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%."
+        allowed = "a number above 0 in the unit of the regression value, or a share of its span like 5%"
+        message = f"{name}={shown(text)}: expected {allowed}."
         raise BadInput("out-of-range", name, message)
     return value
 
@@ -186,8 +187,8 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
 def _quantity(out: Tensor) -> Tensor:
     if out.shape[1] != 1:
         message = (
-            f"outputs='regression' means one quantity per input, but the network returns {out.shape[1]}: test one at a time, "
-            "wrapped in a module that returns (n, 1)."
+            f"outputs='regression' means one regression value per input, but the network returns {out.shape[1]}: test one at "
+            "a time, wrapped in a module that returns (n, 1)."
         )
         raise BadInput("wrong-count", "outputs", message)
     return out[:, 0]

@@ -107,7 +107,7 @@ class TargetSpec(TargetSettings):
             raise BadInput("not-found", argument, message)
         if (actual := sha256(Path(file))) != expected:
             message = (
-                f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
+                f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then). Bring the "
                 f"old file back or name it with {option}; a changed network needs a new run."
             )
             raise BadInput("changed", argument, message)

@@ -127,7 +127,7 @@ def test_a_run_without_a_date_is_unreadable_and_stays(root: Path) -> None:
             )
     problems = {info.path.name: info.problem for info in list_runs(root) if info.state == "unreadable"}
     assert set(problems) == {"old", "new", "broken"}
-    assert problems["old"] == f"{root / 'old' / schema.FILE} has no 'created' that fits: it is damaged or no run of neurotest."
+    assert problems["old"] == f"{root / 'old' / schema.FILE} has no 'created' that fits: it is damaged or not a run of neurotest."
     assert names(clean(root, keep=0)) == ["stopped", "ancient-stopped"]
 
 

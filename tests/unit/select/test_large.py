@@ -102,7 +102,7 @@ def test_inputs_that_cannot_be_read_are_set_aside_one_by_one(tmp_path: Path) -> 
     pq.write_table(pa.table({"image": rows, "id": [f"k{i}" for i in range(60)]}), tmp_path / "d.parquet", row_group_size=9)
     result = neurotest.score(TARGET, f"parquet:{tmp_path / 'd.parquet'}", "deepgini", batch=10, budget=5, out=tmp_path / "run")
     assert [(one["first"], one["last"], one["ids"]) for one in result.set_aside] == [(7, 7, ["k7"]), (33, 33, ["k33"])]
-    assert "k33 is no PNG, JPEG or WebP image" in result.set_aside[1]["reason"]
+    assert "k33 is not a PNG, JPEG or WebP image" in result.set_aside[1]["reason"]
     assert result.scored == 58
     assert stored(tmp_path / "run")["id"].to_pylist() == [f"k{i}" for i in range(60) if i not in (7, 33)]
     assert any("2 of 60 inputs are set aside (first: k7" in note for note in result.notes)
