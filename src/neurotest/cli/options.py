@@ -5,15 +5,17 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from neurotest.cli.settings_file import data_of_file, read_description
-from neurotest.settings import TargetSettings, declared
+from neurotest.settings import CommandSettings, Declared, TargetSettings, declared
+from neurotest.settings.shared import Written
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
@@ -103,10 +105,112 @@ _REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (list[str] | None, None), "jso
 _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
 _HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
-_TARGET: dict[str, tuple[Any, Any]] = {
-    name: (Annotated[one.kind.typed, typer.Option(one.option, help=one.help)], one.kind.untyped)
-    for name, one in declared(TargetSettings).items()
-} | {"threads": (Threads, None)}
+
+
+def _derived(settings: type) -> dict[str, tuple[Any, Any]]:
+    """The options of declared settings; None: not typed."""
+    return {name: (Annotated[one.kind.typed, _option(one)], None) for name, one in declared(settings).items()}
+
+
+def _option(one: Declared) -> Any:
+    text = f"{one.help.removesuffix('.')} (default {one.default})." if one.default else one.help
+    return typer.Option(one.flag or one.option, help=text, metavar=one.kind.metavar, show_default=False)
+
+
+_TARGET: dict[str, tuple[Any, Any]] = {**_derived(TargetSettings), "threads": (Threads, None)}
+
+
+@dataclass
+class Call:
+    """What was typed of a command beside its arguments.
+
+    settings: those that its class declares, by their names in Python. description: what describes the target. network: what is to
+    override the target of a run.
+    """
+
+    settings: dict[str, Any]
+    description: dict[str, Any]
+    network: Any
+    quiet: bool
+
+    @property
+    def resume(self) -> Path | None:
+        return self.settings.get("resume")
+
+    def open_target(self, spec: str | None) -> Any:
+        """The target: loaded or, for a run that is resumed, what overrides its stored description."""
+        return open_target(spec, self.description, self.resume)
+
+    def ticking(self, doing: str, **more: Any) -> Any:
+        """Progress on the screen, while it is being done."""
+        from neurotest.cli import show
+
+        return show.ticking(doing, quiet=self.quiet, **more)
+
+    def work(self, function: Callable[..., Any], doing: str, **arguments: Any) -> Any:
+        """The function's result for the arguments, of which the first is the target, and the settings, with progress on the
+        screen. Either all arguments are there, or a run is resumed."""
+        self.needs(**arguments)
+        spec, *others = arguments.values()
+        target = self.open_target(spec)
+        with self.ticking(doing) as progress:
+            return function(target, *others, **self.settings, progress=progress)
+
+    def needs(self, **arguments: Any) -> None:
+        from neurotest.errors import BadInput
+
+        missing = [name.upper() for name, value in arguments.items() if not value]
+        if missing and self.resume is None:
+            raise BadInput(f"{' and '.join(missing)} missing: name what to work on, or say --resume RUN.")
+
+
+def command(
+    settings: type[CommandSettings],
+    *,
+    on: Literal["target", "run", ""] = "target",
+    workers: bool = False,
+    numbers: Sequence[str] = (),
+    unless: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+    """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
+
+    on: whether it loads a target, works on the target of a run, or neither. numbers, unless: as for `holds`.
+    """
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., None]:
+        run = _takes(settings, function)
+        run = reports_result(holds(*numbers, unless=unless)(run) if numbers else run)
+        if workers:
+            run = takes_workers(run)
+        return {"target": takes_target, "run": overrides_target}.get(on, lambda same: same)(run)
+
+    return decorate
+
+
+def _takes(settings: type[CommandSettings], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that the settings declare; an argument of the function that has the name of one takes its place."""
+    added = _without_own(function, {**_derived(settings), "quiet": (Quiet, False)})
+
+    def run(description: Any = None, network: Any = None, **values: Any) -> Any:
+        typed = {name: values.pop(name) for name in added}
+        quiet = bool(typed.pop("quiet", False))
+        return function(**values, call=Call(_read(settings, typed), description or {}, network, quiet))
+
+    run = with_options(function, run, added, hidden=("call",))
+    run.makes_run = issubclass(settings, Written)  # type: ignore[attr-defined]
+    return run
+
+
+def _read(settings: type[CommandSettings], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, as Python takes it; what no command takes is refused in the words of the command line."""
+    values = {}
+    for name, one in declared(settings).items():
+        value = typed.get(name)
+        value = None if value is None or value == [] else one.kind.parse(name, value)
+        if value is not None:
+            one.kind.check(one.option, value)
+            values[name] = value
+    return values
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +284,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     receives its value.
     """
     added = _without_own(command, {**_REPORT, "fail_if": (_fail_if(command), None)})
-    if "out" in _own(command) and _own(command)["out"].annotation == Out:
+    if getattr(command, "makes_run", False) or ("out" in _own(command) and _own(command)["out"].annotation == Out):
         added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
     def run(**values: Any) -> None:

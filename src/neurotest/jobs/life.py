@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted, command
@@ -14,6 +14,7 @@ from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
+from neurotest.settings import CommandSettings, declared
 
 Out = str | Path | bool | None
 NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
@@ -154,6 +155,25 @@ def resumed_settings(run: Run, settings: Mapping[str, Any], stored: Mapping[str,
     for name, value in settings.items():
         if value is not None and plain(value) != stored.get(name):
             raise other_setting(run, name, plain(value), stored.get(name))
+
+
+Chosen = TypeVar("Chosen", bound=CommandSettings)
+
+
+def resumed(settings: type[Chosen], run: Run, config: Mapping[str, Any], given: Mapping[str, Any]) -> Chosen:
+    """The settings a run was started with. What is given again must be the same, unless it may change.
+
+    Settings that the run does not hold are of a later version, and have their defaults.
+    """
+    known = {name: one for name, one in declared(settings).items() if one.stored and not one.method}
+    values = {name: config[name] for name in known if name in config}
+    for name, value in given.items():
+        if value is None or name not in known or plain(value) == values.get(name, known[name].usual):
+            continue
+        if not known[name].changes:
+            raise other_setting(run, name, plain(value), values.get(name))
+        values[name] = value
+    return settings(**values)
 
 
 def same_sources(run: Run, stored: Mapping[str, Any], again: Mapping[str, Any]) -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
-from neurotest.checks import one_of
+from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 
 LARGEST, MOST = 2**63, 100_000  # of an integer; entries of a list
@@ -22,8 +23,8 @@ class Kind:
     """A text, and the base of the other kinds. expected: what `neurotest.toml` may hold, in words."""
 
     expected: str = "text in quotation marks"
-    typed: Any = str | None  # what typer makes of the words on the command line
-    untyped: Any = None  # and of none
+    typed: Any = str | None  # what typer makes of the words on the command line; None: nothing was typed
+    metavar: str | None = None  # what stands for a value in the help, where it is not the type
 
     def check(self, name: str, value: Any) -> None:
         """Refuse a value that no target takes."""
@@ -60,8 +61,7 @@ class Choice(Kind):
 @dataclass(frozen=True)
 class Flag(Kind):
     expected: str = "true or false"
-    typed: Any = bool
-    untyped: Any = False
+    typed: Any = bool | None
 
     def parse(self, name: str, typed: Any) -> Any:
         if isinstance(typed, str):
@@ -78,9 +78,35 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True)
+class Unless(Flag):
+    """An option that turns off what is on without it: `--no-cache` is cache=False."""
+
+    def parse(self, name: str, typed: Any) -> Any:
+        return not super().parse(name, typed)
+
+    def words(self, option: str, value: Any) -> list[str]:
+        return [] if value else [option]
+
+
+@dataclass(frozen=True)
+class Switch(Flag):
+    """`--control` and `--no-control`."""
+
+    def words(self, option: str, value: Any) -> list[str]:
+        return [option if value else option.replace("--", "--no-", 1)]
+
+
+@dataclass(frozen=True)
 class Integer(Kind):
     expected: str = "an integer"
     typed: Any = int | None
+    least: int | None = None  # None: no limit
+    most: int | None = None
+    usual: str = ""
+
+    def check(self, name: str, value: Any) -> None:
+        if self.least is not None:
+            integer(name, value, self.least, self.usual, self.most)
 
     def parse(self, name: str, typed: Any) -> Any:
         try:
@@ -90,6 +116,46 @@ class Integer(Kind):
 
     def fits(self, value: Any) -> bool:
         return type(value) is int and abs(value) < LARGEST
+
+
+@dataclass(frozen=True)
+class Batch(Integer):
+    """`auto` is the usual one, as if nothing had been typed: a run that is resumed goes on with its own."""
+
+    expected: str = "an integer or auto"
+    typed: Any = str | None
+    metavar: str | None = "<int|auto>"
+    least: int | None = 1
+
+    def parse(self, name: str, typed: Any) -> Any:
+        return None if typed == "auto" else super().parse(name, typed)
+
+
+@dataclass(frozen=True)
+class Number(Kind):
+    """limits: those of `checks.number`. unit: what one on the command line is in Python: 1e6 where it is typed in megabytes."""
+
+    expected: str = "a number"
+    typed: Any = float | None
+    usual: str = ""
+    limits: tuple[tuple[str, float], ...] = ()
+    unit: float = 1
+
+    def check(self, name: str, value: Any) -> None:
+        if self.limits:
+            number(name, value, self.usual, **dict(self.limits))
+
+    def parse(self, name: str, typed: Any) -> Any:
+        try:
+            return float(typed) * self.unit
+        except ValueError:
+            raise BadInput(f"--{name} {typed!r}: expected a number.") from None
+
+    def fits(self, value: Any) -> bool:
+        return _is_number(value)
+
+    def words(self, option: str, value: Any) -> list[str]:
+        return [option, written(value / self.unit)]
 
 
 @dataclass(frozen=True)
@@ -175,6 +241,44 @@ class Names(Kind):
         return isinstance(value, list) and self.fits(value)
 
 
+@dataclass(frozen=True)
+class Named(Kind):
+    """What could name code: a method with options, data, a network. Python also takes it as an object; no file may say it."""
+
+
+@dataclass(frozen=True)
+class Several(Named):
+    """An option that may be repeated."""
+
+    typed: Any = list[str] | None
+
+    def fits(self, value: Any) -> bool:
+        return isinstance(value, list) and len(value) <= MOST and all(isinstance(one, str) for one in value)
+
+    def words(self, option: str, value: Any) -> list[str]:
+        return [word for one in ([value] if isinstance(value, str) else value) for word in (option, str(one))]
+
+
+@dataclass(frozen=True)
+class Listed(Several):
+    """Words separated by commas, or none: `noise,pgd`."""
+
+    typed: Any = str | None
+
+    def parse(self, name: str, typed: Any) -> Any:
+        return [word for word in typed.replace(" ", "").split(",") if word not in ("", "none")]
+
+    def words(self, option: str, value: Any) -> list[str]:
+        return [option, ",".join(value) or "none"]
+
+
+@dataclass(frozen=True)
+class Place(Named):
+    """A file or folder."""
+
+    typed: Any = Path | None
+
+
 def _several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) and 0 < len(value) <= MOST else [value]
 
@@ -196,6 +300,10 @@ class Declared:
     help: for the command line. toml: its comment in `neurotest.toml`; empty: not allowed there. part: `target`
     or `preprocess`, whose argument it is; empty: `load` itself uses it. argument: its name there, if that is another.
     attribute: where a target tells it. usual: a value that need not be said.
+
+    Of commands: flag: the option, where it is not the name; default: what it is without, in words where the value says little.
+    stored: whether a run stores it; changes: whether it may be another when the run is resumed. method: it is an option
+    of the method that the command applies.
     """
 
     kind: Kind
@@ -205,11 +313,16 @@ class Declared:
     argument: str = ""
     attribute: str = ""
     usual: Any = None
+    flag: str = ""
+    default: str = ""
+    stored: bool = True
+    changes: bool = False
+    method: bool = False
     name: str = ""
 
     @property
     def option(self) -> str:
-        return f"--{self.name.replace('_', '-')}"
+        return self.flag.partition("/")[0] or f"--{self.name.replace('_', '-')}"
 
     def words(self, value: Any) -> list[str]:
         """The setting on a command line; none where the value is the usual one."""
@@ -223,13 +336,48 @@ class Declared:
         return owner
 
 
-def setting(kind: Kind, help: str, **more: Any) -> Any:
-    """A field of a dataclass of settings."""
-    return dataclasses.field(default=None, metadata={"declared": Declared(kind, help, **more)})
+def setting(kind: Kind, help: str, value: Any = None, **more: Any) -> Any:
+    """A field of a dataclass of settings. value: its default."""
+    if value is not None:
+        default = "" if isinstance(value, bool) else f"auto: {value}" if isinstance(kind, Batch) else str(value)
+        more = {"usual": value, "default": default, **more}
+    return dataclasses.field(default=value, metadata={"declared": Declared(kind, help, **more)})
+
+
+def another(settings: type, name: str, value: Any, **more: Any) -> Any:
+    """A setting of a base class with another default, or other words."""
+    before = declared(settings)[name]
+    return setting(before.kind, more.pop("help", before.help), value, **{"changes": before.changes, "flag": before.flag, **more})
 
 
 @functools.cache
 def declared(settings: Any) -> dict[str, Declared]:
-    """The declared settings of a dataclass, by name, in order."""
-    fields = [field for field in dataclasses.fields(settings) if "declared" in field.metadata]
-    return {field.name: dataclasses.replace(field.metadata["declared"], name=field.name) for field in fields}
+    """The declared settings of a dataclass, by name: its own in order, then those of its bases."""
+    fields = {field.name: field.metadata["declared"] for field in dataclasses.fields(settings) if "declared" in field.metadata}
+    names = [name for base in settings.__mro__ for name in vars(base).get("__annotations__", ()) if name in fields]
+    return {name: dataclasses.replace(fields[name], name=name) for name in dict.fromkeys(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandSettings:
+    """Base of the settings of one command. What is None is left to the command, or to the run that is resumed."""
+
+    def __post_init__(self) -> None:
+        for name, one in declared(type(self)).items():
+            if getattr(self, name) is not None:
+                one.kind.check(name, getattr(self, name))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The settings that are given, and not None, over the defaults."""
+        return cls(**{name: value for name, value in given.items() if value is not None and name in declared(cls)})
+
+    def stored(self) -> dict[str, Any]:
+        """What a run stores of them; it stores the method with its options."""
+        return {name: getattr(self, name) for name, one in declared(type(self)).items() if one.stored and not one.method}
+
+    @classmethod
+    def method_options(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given for the method: declared as its option, or not declared at all."""
+        known = declared(cls)
+        return {name: value for name, value in given.items() if name not in known or known[name].method}
