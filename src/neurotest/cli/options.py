@@ -15,6 +15,7 @@ import typer
 
 from neurotest.cli.settings_file import data_of_file, read_description
 from neurotest.settings import CommandSettings, Declared, TargetSettings, declared
+from neurotest.settings.declared import PYTHON
 from neurotest.settings.shared import Written
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
@@ -109,7 +110,8 @@ _HAS_DATA = ("resume", "status", "profile")  # options of a run that has its dat
 
 def _derived(settings: type) -> dict[str, tuple[Any, Any]]:
     """The options of declared settings; None: not typed."""
-    return {name: (Annotated[one.kind.typed, _option(one)], None) for name, one in declared(settings).items()}
+    known = {name: one for name, one in declared(settings).items() if one.flag != PYTHON}
+    return {name: (Annotated[one.kind.typed, _option(one)], None) for name, one in known.items()}
 
 
 def _option(one: Declared) -> Any:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 
+PYTHON = "-"  # in place of an option: the setting is for Python alone
 LARGEST, MOST = 2**63, 100_000  # of an integer; entries of a list
 
 
@@ -133,17 +134,19 @@ class Batch(Integer):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """limits: those of `checks.number`. unit: what one on the command line is in Python: 1e6 where it is typed in megabytes."""
+    """unit: what one on the command line is in Python: 1e6 where it is typed in megabytes."""
 
     expected: str = "a number"
     typed: Any = float | None
     usual: str = ""
-    limits: tuple[tuple[str, float], ...] = ()
+    above: float | None = None  # it must be above this
+    least: float | None = None  # it may be this
+    most: float | None = None
     unit: float = 1
 
     def check(self, name: str, value: Any) -> None:
-        if self.limits:
-            number(name, value, self.usual, **dict(self.limits))
+        if self.usual:
+            number(name, value, self.usual, above=self.above, least=self.least, most=self.most)
 
     def parse(self, name: str, typed: Any) -> Any:
         try:
@@ -302,8 +305,8 @@ class Declared:
     attribute: where a target tells it. usual: a value that need not be said.
 
     Of commands: flag: the option, where it is not the name; default: what it is without, in words where the value says little.
-    stored: whether a run stores it; changes: whether it may be another when the run is resumed. method: it is an option
-    of the method that the command applies.
+    stored: whether a run stores it by its name; changes: whether it may be another when the run is resumed. part: whose setting
+    it is, where a run stores that as a whole: the `method` that the command applies, the `loop` of a search, its `budget`.
     """
 
     kind: Kind
@@ -317,7 +320,6 @@ class Declared:
     default: str = ""
     stored: bool = True
     changes: bool = False
-    method: bool = False
     name: str = ""
 
     @property
@@ -350,9 +352,13 @@ def another(settings: type, name: str, value: Any, **more: Any) -> Any:
     return setting(before.kind, more.pop("help", before.help), value, **{"changes": before.changes, "flag": before.flag, **more})
 
 
-@functools.cache
 def declared(settings: Any) -> dict[str, Declared]:
     """The declared settings of a dataclass, by name: its own in order, then those of its bases."""
+    return _declared(settings)
+
+
+@functools.cache
+def _declared(settings: Any) -> dict[str, Declared]:
     fields = {field.name: field.metadata["declared"] for field in dataclasses.fields(settings) if "declared" in field.metadata}
     names = [name for base in settings.__mro__ for name in vars(base).get("__annotations__", ()) if name in fields]
     return {name: dataclasses.replace(fields[name], name=name) for name in dict.fromkeys(names)}
@@ -373,11 +379,20 @@ class CommandSettings:
         return cls(**{name: value for name, value in given.items() if value is not None and name in declared(cls)})
 
     def stored(self) -> dict[str, Any]:
-        """What a run stores of them; it stores the method with its options."""
-        return {name: getattr(self, name) for name, one in declared(type(self)).items() if one.stored and not one.method}
+        """What a run stores of them by name."""
+        return {name: getattr(self, name) for name in by_name(type(self))}
 
     @classmethod
-    def method_options(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given for the method: declared as its option, or not declared at all."""
+    def of_part(cls, part: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given, and not None, for a part; for a method also what is not declared here: it knows its options itself."""
         known = declared(cls)
-        return {name: value for name, value in given.items() if name not in known or known[name].method}
+        return {
+            name: value
+            for name, value in given.items()
+            if value is not None and (known[name].part == part if name in known else part == "method")
+        }
+
+
+def by_name(settings: Any) -> dict[str, Declared]:
+    """The settings that a run stores by their names."""
+    return {name: one for name, one in declared(settings).items() if one.stored and not one.part}
