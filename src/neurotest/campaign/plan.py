@@ -102,6 +102,11 @@ class FuzzPlan(Plan[FuzzSettings]):
     kind = FuzzSettings
     base: str = dataclasses.field(default="rules95:units=image", compare=False)
 
+    def config(self) -> dict[str, Any]:
+        guide = self.settings.guide
+        criterion = guide.criterion if isinstance(guide, CoverageGuide) else guide
+        return {**super().config(), "guide": stored_method(criterion)}
+
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> FuzzPlan:
         """The plan of a stored campaign; a method the run could not store stays as it is, and is refused where it is needed.
@@ -116,7 +121,9 @@ class FuzzPlan(Plan[FuzzSettings]):
                 base="rules95",
             )
         except (KeyError, TypeError):
-            raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
+            raise BadInput(
+                "damaged", "config", "the run's configuration is not that of a campaign: it is damaged or of another command."
+            ) from None
 
     def same(self, name: str, before: Any, after: Any) -> bool:
         """Two texts may name equal methods: `kmnc:1000` and `kmnc`."""
@@ -200,10 +207,11 @@ class SwarmPlan(Plan[SwarmSettings]):
 
     def __post_init__(self) -> None:
         if self.settings.preset not in PRESETS:
-            raise BadInput(f"preset={self.settings.preset!r}: no such preset of a swarm. {near(self.settings.preset, PRESETS)}")
+            preset = self.settings.preset
+            raise BadInput("unknown-name", "preset", f"preset={preset!r}: no such preset of a swarm. {near(preset, PRESETS)}")
         for name in self.settings.beside:
             if name not in controls.NAMES:
-                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+                raise BadInput("unknown-name", "beside", f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
 
     @classmethod
     def read(cls, run: Run, config: Mapping[str, Any]) -> SwarmPlan:
@@ -211,7 +219,7 @@ class SwarmPlan(Plan[SwarmSettings]):
             plan = config["plan"]
             return cls.of({**plan, **plan["options"], "beside": tuple(plan["beside"])})
         except (KeyError, TypeError):
-            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
+            raise BadInput("damaged", "config", f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
 
     def same(self, name: str, before: Any, after: Any) -> bool:
         return name == "fitness" and isinstance(after, str) and self.read_fitness() == read_method("fitness", after)

@@ -83,7 +83,7 @@ def swarm(
 
         return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
-        raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
+        raise BadInput("missing", "target", "swarm needs a target and seeds (or resume=RUN to go on with one).")
     return carry_out(_SwarmJob.prepare(SwarmPlan.of(given), open_target(target), seeds, stop), out, progress)
 
 
@@ -117,15 +117,17 @@ class _SwarmJob(Job[SwarmResult]):
     def prepare(cls, plan: SwarmPlan, target: Target, seeds: AnyData, stop: Callable[[], bool] | None) -> _SwarmJob:
         fitness, settings, source = plan.read_fitness(), plan.effective(), open_data(target, seeds, limit=plan.settings.limit)
         if source.labels is None and fitness.labels and plan.settings.labels_from == "data":
-            raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
+            raise BadInput("no-labels", "seeds", UNLABELLED.format(what=source.what, fitness=fitness.name))
         chosen = choose_seeds(
             target, source, build_oracles(target, plan.oracle(target, source)), keep_wrong=plan.settings.keep_wrong
         )
         settings.check_shape(tuple(chosen.x.shape[1:]))
         if chosen.levels and settings.norm == "linf" and settings.radius * chosen.levels.steps < 1 - 1e-6:
             raise BadInput(
+                "out-of-range",
+                "radius",
                 f"radius={settings.radius:g}: less than one step of {chosen.levels.words}: no saved input could differ from its "
-                "seed."
+                "seed.",
             )
         spread = train = None
         if plan.settings.train is not None and getattr(fitness, "scale", None) == "std":
@@ -250,7 +252,9 @@ class _SwarmJob(Job[SwarmResult]):
             self.notes = dict.fromkeys(str(note) for note in state["notes"])
         except (KeyError, TypeError, ValueError):
             raise BadInput(
-                f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm."
+                "damaged",
+                "record",
+                f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm.",
             ) from None
 
     def _result(self, run: Run | None) -> SwarmResult:

@@ -97,7 +97,9 @@ def planned(loaded: Any, seeds: str | None, call: opt.Call) -> opt.Result:
     from neurotest.errors import BadInput
 
     if call.resume is not None or seeds is None:
-        raise BadInput("--plan with --resume: what is left depends on the run; leave one of them out.")
+        raise BadInput(
+            "conflict", "estimate", "--estimate with --resume: what is left depends on the run; leave one of them out."
+        )
     forecast = forecast_fuzz(loaded, seeds, **call.settings)
     return forecast.to_dict(), lambda: show.forecast(forecast)
 
@@ -112,7 +114,7 @@ def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | Non
 
     built = build_guide(guide or "goals")
     if not isinstance(built, Goals):
-        raise BadInput(f"--goal and --aim belong to the guide goals, not to {guide}.")
+        raise BadInput("conflict", "goal", f"--goal and --aim belong to the guide goals, not to {guide}.")
     return dataclasses.replace(built, goals=(*(goals or built.goals), *(f"aim(at={aim!r})" for aim in aims or ())))
 
 

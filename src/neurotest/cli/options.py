@@ -163,7 +163,9 @@ class Call:
 
         missing = [name.upper() for name, value in arguments.items() if not value]
         if missing and self.resume is None:
-            raise BadInput(f"{' and '.join(missing)} missing: name what to work on, or say --resume RUN.")
+            raise BadInput(
+                "missing", missing[0].lower(), f"{' and '.join(missing)} missing: name what to work on, or say --resume RUN."
+            )
 
 
 def command(
@@ -416,7 +418,7 @@ def start_or_resume(command: str, needs: str, complete: bool, resume: Path | Non
     from neurotest.errors import BadInput
 
     if resume is None and not complete:
-        raise BadInput(f"{command} needs {needs}, or --resume RUN.")
+        raise BadInput("missing", "target", f"{command} needs {needs}, or --resume RUN.")
 
 
 @contextmanager
@@ -438,7 +440,7 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
 
     for name, value in options.items():
         if value not in (None, [], {}):
-            raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
+            raise BadInput("conflict", name, f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
 
 
 def _names_training(path: Any) -> bool:
@@ -459,7 +461,7 @@ def set_threads(threads: int | None) -> None:
     from neurotest.errors import BadInput
 
     if threads < 1:
-        raise BadInput(f"--threads {threads}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "threads", f"--threads {threads}: expected an integer >= 1.")
     import torch
 
     torch.set_num_threads(threads)
@@ -480,4 +482,4 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
     from neurotest.errors import BadInput
 
     if value is not None and value < least:
-        raise BadInput(f"--{name} {value}: expected an integer >= {least}.")
+        raise BadInput("out-of-range", name, f"--{name} {value}: expected an integer >= {least}.")

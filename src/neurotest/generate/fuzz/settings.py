@@ -41,7 +41,9 @@ class Budget(Limits):
         super().__post_init__()
         if not self.to_dict():
             raise BadInput(
-                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry."
+                "missing",
+                "budget",
+                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry.",
             )
 
     def to_dict(self) -> dict[str, Any]:
