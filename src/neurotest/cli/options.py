@@ -305,7 +305,8 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         others = any(values.get(name) is not None for name in getattr(command, "unless", ()))
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
-            at_least(name, values.get(name))
+            if isinstance(values.get(name), int):
+                at_least(name, values[name])
         if values.get("track") is not None:
             from neurotest.report.track import check_tracker
 

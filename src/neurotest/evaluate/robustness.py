@@ -135,7 +135,7 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-@public()
+@public(method=True)
 def robustness(
     target: AnyTarget | None = None,
     data: AnyData | None = None,

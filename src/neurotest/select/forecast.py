@@ -17,7 +17,7 @@ from neurotest.scan import BATCH
 from neurotest.select.api import build, compare
 
 
-@public()
+@public(method=True)
 def forecast_select(
     target: AnyTarget, pool: AnyData, methods: Sequence[str], *, train: AnyData | None = None, limit: int | None = None,
     batch: int = BATCH, seed: int = 0, **options: Any,
