@@ -14,7 +14,8 @@ from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
-from neurotest.settings import CommandSettings, declared
+from neurotest.settings import CommandSettings
+from neurotest.settings.declared import by_name
 
 Out = str | Path | bool | None
 NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
@@ -165,10 +166,13 @@ def resumed(settings: type[Chosen], run: Run, config: Mapping[str, Any], given: 
 
     Settings that the run does not hold are of a later version, and have their defaults.
     """
-    known = {name: one for name, one in declared(settings).items() if one.stored and not one.method}
+    known = by_name(settings)
     values = {name: config[name] for name in known if name in config}
-    for name, value in given.items():
-        if value is None or name not in known or plain(value) == values.get(name, known[name].usual):
+    for name, value in settings.normal(given).items():
+        if name not in known:  # nothing that a run stores by name
+            values[name] = value
+            continue
+        if plain(value) == plain(values.get(name, known[name].usual)):
             continue
         if not known[name].changes:
             raise other_setting(run, name, plain(value), values.get(name))

@@ -15,6 +15,7 @@ from typing import Any, Self
 from neurotest.checks import integer, number, one_of
 from neurotest.errors import BadInput
 
+PYTHON = "-"  # in place of an option: the setting is for Python alone
 LARGEST, MOST = 2**63, 100_000  # of an integer; entries of a list
 
 
@@ -32,6 +33,10 @@ class Kind:
     def parse(self, name: str, typed: Any) -> Any:
         """What was typed (also as one text, as pytest gives it) as a value; BadInput if it cannot be read."""
         return typed
+
+    def normal(self, name: str, value: Any) -> Any:
+        """What Python passes, in the one form in which it is used and stored."""
+        return value
 
     def fits(self, value: Any) -> bool:
         """Whether a value of a TOML or JSON file has the right type; the target's own checks say more."""
@@ -133,17 +138,20 @@ class Batch(Integer):
 
 @dataclass(frozen=True)
 class Number(Kind):
-    """limits: those of `checks.number`. unit: what one on the command line is in Python: 1e6 where it is typed in megabytes."""
+    """unit: what one on the command line is in Python: 1e6 where it is typed in megabytes."""
 
     expected: str = "a number"
     typed: Any = float | None
     usual: str = ""
-    limits: tuple[tuple[str, float], ...] = ()
+    above: float | None = None  # it must be above this
+    least: float | None = None  # it may be this
+    most: float | None = None
+    below: float | None = None  # it must be below this
     unit: float = 1
 
     def check(self, name: str, value: Any) -> None:
-        if self.limits:
-            number(name, value, self.usual, **dict(self.limits))
+        if self.usual:
+            number(name, value, self.usual, above=self.above, least=self.least, most=self.most, below=self.below)
 
     def parse(self, name: str, typed: Any) -> Any:
         try:
@@ -152,26 +160,10 @@ class Number(Kind):
             raise BadInput(f"--{name} {typed!r}: expected a number.") from None
 
     def fits(self, value: Any) -> bool:
-        return _is_number(value)
+        return is_number(value)
 
     def words(self, option: str, value: Any) -> list[str]:
         return [option, written(value / self.unit)]
-
-
-@dataclass(frozen=True)
-class Either(Kind):
-    """A number that may be written as text: `224x320`, `5%`. whole: only an integer will do."""
-
-    whole: bool = True
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) or _is_number(value, whole=self.whole)
-
-    def fits_run(self, value: Any) -> bool:
-        return _is_number(value, whole=self.whole) or (self.whole and isinstance(value, str))  # a share was turned into a number
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, value if isinstance(value, str) else written(value)]
 
 
 @dataclass(frozen=True)
@@ -189,56 +181,13 @@ class Numbers(Kind):
             raise BadInput(f"--{name} {typed!r}: expected numbers separated by commas, for example 0.5,0.5,0.5.") from None
 
     def fits(self, value: Any) -> bool:
-        return all(_is_number(one) for one in _several(value))
+        return all(is_number(one) for one in several(value))
 
     def fits_run(self, value: Any) -> bool:
         return isinstance(value, list) and self.fits(value)
 
     def words(self, option: str, value: Any) -> list[str]:
-        return [option, ",".join(written(one) for one in _several(value))]
-
-
-@dataclass(frozen=True)
-class Pair(Numbers):
-    """Two numbers: typed as two words."""
-
-    expected: str = "two numbers, [0, 1]"
-    typed: Any = tuple[float, float] | None
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, list) and len(value) == 2 and super().fits(value)
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, *(written(one) for one in value)]
-
-
-@dataclass(frozen=True)
-class Size(Kind):
-    """Sides of an input: typed as 1x28x28."""
-
-    expected: str = 'text such as "1x28x28", or a list of integers'
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) or (isinstance(value, list) and all(_is_number(one, whole=True) for one in _several(value)))
-
-    def fits_run(self, value: Any) -> bool:
-        return isinstance(value, list) and self.fits(value)
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, value if isinstance(value, str) else "x".join(map(str, value))]
-
-
-@dataclass(frozen=True)
-class Names(Kind):
-    """A file with one name per line, a run that has them, or the names themselves."""
-
-    expected: str = "a file name in quotation marks, or a list of names"
-
-    def fits(self, value: Any) -> bool:
-        return all(isinstance(one, str) for one in _several(value))
-
-    def fits_run(self, value: Any) -> bool:
-        return isinstance(value, list) and self.fits(value)
+        return [option, ",".join(written(one) for one in several(value))]
 
 
 @dataclass(frozen=True)
@@ -251,6 +200,9 @@ class Several(Named):
     """An option that may be repeated."""
 
     typed: Any = list[str] | None
+
+    def normal(self, name: str, value: Any) -> Any:
+        return [value] if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, list) and len(value) <= MOST and all(isinstance(one, str) for one in value)
@@ -279,11 +231,11 @@ class Place(Named):
     typed: Any = Path | None
 
 
-def _several(value: Any) -> Sequence[Any]:
+def several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) and 0 < len(value) <= MOST else [value]
 
 
-def _is_number(value: Any, *, whole: bool = False) -> bool:
+def is_number(value: Any, *, whole: bool = False) -> bool:
     kinds = (int,) if whole else (int, float)
     return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < LARGEST
 
@@ -302,8 +254,8 @@ class Declared:
     attribute: where a target tells it. usual: a value that need not be said.
 
     Of commands: flag: the option, where it is not the name; default: what it is without, in words where the value says little.
-    stored: whether a run stores it; changes: whether it may be another when the run is resumed. method: it is an option
-    of the method that the command applies.
+    stored: whether a run stores it by its name; changes: whether it may be another when the run is resumed. part: whose setting
+    it is, where a run stores that as a whole: the `method` that the command applies, the `loop` of a search, its `budget`.
     """
 
     kind: Kind
@@ -317,12 +269,16 @@ class Declared:
     default: str = ""
     stored: bool = True
     changes: bool = False
-    method: bool = False
     name: str = ""
 
     @property
     def option(self) -> str:
         return self.flag.partition("/")[0] or f"--{self.name.replace('_', '-')}"
+
+    @property
+    def parameter(self) -> str:
+        """The name of the option on the command line and in `neurotest.toml`."""
+        return self.option.removeprefix("--").replace("-", "_")
 
     def words(self, value: Any) -> list[str]:
         """The setting on a command line; none where the value is the usual one."""
@@ -347,12 +303,21 @@ def setting(kind: Kind, help: str, value: Any = None, **more: Any) -> Any:
 def another(settings: type, name: str, value: Any, **more: Any) -> Any:
     """A setting of a base class with another default, or other words."""
     before = declared(settings)[name]
-    return setting(before.kind, more.pop("help", before.help), value, **{"changes": before.changes, "flag": before.flag, **more})
+    return setting(
+        before.kind,
+        more.pop("help", before.help),
+        value,
+        **{"changes": before.changes, "flag": before.flag, "stored": before.stored, **more},
+    )
+
+
+def declared(settings: Any) -> dict[str, Declared]:
+    """The declared settings of a dataclass, by name: its own in order, then those of its bases."""
+    return _declared(settings)
 
 
 @functools.cache
-def declared(settings: Any) -> dict[str, Declared]:
-    """The declared settings of a dataclass, by name: its own in order, then those of its bases."""
+def _declared(settings: Any) -> dict[str, Declared]:
     fields = {field.name: field.metadata["declared"] for field in dataclasses.fields(settings) if "declared" in field.metadata}
     names = [name for base in settings.__mro__ for name in vars(base).get("__annotations__", ()) if name in fields]
     return {name: dataclasses.replace(fields[name], name=name) for name in dict.fromkeys(names)}
@@ -368,16 +333,33 @@ class CommandSettings:
                 one.kind.check(name, getattr(self, name))
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Self:
-        """The settings that are given, and not None, over the defaults."""
-        return cls(**{name: value for name, value in given.items() if value is not None and name in declared(cls)})
-
-    def stored(self) -> dict[str, Any]:
-        """What a run stores of them; it stores the method with its options."""
-        return {name: getattr(self, name) for name, one in declared(type(self)).items() if one.stored and not one.method}
+    def normal(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that are given, and not None, in the form in which they are used and stored."""
+        known = declared(cls)
+        return {
+            name: known[name].kind.normal(name, value) for name, value in given.items() if value is not None and name in known
+        }
 
     @classmethod
-    def method_options(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """What is given for the method: declared as its option, or not declared at all."""
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """The settings that are given, and not None, over the defaults."""
+        return cls(**cls.normal(given))
+
+    def stored(self) -> dict[str, Any]:
+        """What a run stores of them by name."""
+        return {name: getattr(self, name) for name in by_name(type(self))}
+
+    @classmethod
+    def of_part(cls, part: str, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What is given, and not None, for a part; for a method also what is not declared here: it knows its options itself."""
         known = declared(cls)
-        return {name: value for name, value in given.items() if name not in known or known[name].method}
+        return {
+            name: value
+            for name, value in given.items()
+            if value is not None and (known[name].part == part if name in known else part == "method")
+        }
+
+
+def by_name(settings: Any) -> dict[str, Declared]:
+    """The settings that a run stores by their names."""
+    return {name: one for name, one in declared(settings).items() if one.stored and not one.part}

@@ -65,7 +65,7 @@ def diff(
     """
     several = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
     named = [target for target in several if target is not None]
-    options = DiffSettings.method_options(settings)
+    options = DiffSettings.of_part("method", settings)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Diff:

@@ -57,7 +57,7 @@ def attack(
     ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an interrupted run to go on with;
     it keeps its settings.
     """
-    regulariser, options = _diversity(diversity, settings), AttackSettings.method_options(settings)
+    regulariser, options = _diversity(diversity, settings), AttackSettings.of_part("method", settings)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Attack:

@@ -109,7 +109,7 @@ def illuminate(
     Seeds the target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get
     another number of passes.
     """
-    options, settings = IlluminateSettings.method_options(settings), {**settings, "forwards": forwards}
+    options, settings = IlluminateSettings.of_part("method", settings), {**settings, "forwards": forwards}
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Illumination:
@@ -131,6 +131,7 @@ class _Illumination(Work[IlluminateResult]):
     """One search over chosen seeds."""
 
     command = "illuminate"
+    settings: IlluminateSettings
     all_faults: Arrays = field(default_factory=dict)  # also those that lost their cell
 
     @classmethod
