@@ -62,7 +62,7 @@ def check(
 
         return go_on(resume, "check", again, progress, out=None if out is False else out)
     if target is None or data is None:
-        raise BadInput("check needs a target and data (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "target", "check needs a target and data (or resume=RUN to go on with a run).")
     return carry_out(_Check.prepare(open_target(target), data, train, CheckSettings.of(settings)), out, progress)
 
 
@@ -71,10 +71,10 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
     known = {name: entry.make() for name, entry in registry.entries("examination").items()}
     for name in [*(only or ()), *(skip or ())]:
         if name not in known:
-            raise BadInput(f"unknown examination {name!r}. {near(name, known)}")
+            raise BadInput("unknown-name", "examination", f"unknown examination {name!r}. {near(name, known)}")
     chosen = [one for name, one in known.items() if (not only or name in only) and name not in (skip or ())]
     if not chosen:
-        raise BadInput("only, skip: no examination is left; `neurotest list examination` names them.")
+        raise BadInput("empty", "only", "only, skip: no examination is left; `neurotest list examination` names them.")
     return sorted(chosen, key=lambda one: one.order)
 
 

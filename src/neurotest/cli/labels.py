@@ -43,20 +43,24 @@ def labels(
 ) -> opt.Result:
     """Add labels from a file to an adaptive selection. `neurotest select --resume RUN` then proposes the next batch."""
     if action not in ACTIONS:
-        raise BadInput(f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}.")
+        raise BadInput(
+            "unknown-name", "action", f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}."
+        )
     settings = LabelsSettings.of(call.settings)
     for name in ("replace", "confirmed"):
         if getattr(settings, name) and action != "add":
-            raise BadInput(f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
+            raise BadInput("conflict", name, f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
     if action in ("show", "history"):
         if file is not None:
-            raise BadInput(f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
+            raise BadInput("conflict", "file", f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
         return _shown(run, history=action == "history")
     if action == "undo":
         return _undone(run, file, settings.by)
     if file is None:
         raise BadInput(
-            "add: which file? `neurotest labels RUN add FILE`, with the columns file (or content, or position) and label."
+            "missing",
+            "file",
+            "add: which file? `neurotest labels RUN add FILE`, with the columns file (or content, or position) and label.",
         )
     from neurotest.select.adaptive.labelling import add_labels
 
@@ -195,7 +199,7 @@ def export(
     if form == "faults":
         return _faults(run, out, call.settings)
     if "per_family" in call.settings:
-        raise BadInput("--per-family goes with --format faults: leave it out.")
+        raise BadInput("conflict", "per_family", "--per-family goes with --format faults: leave it out.")
     from neurotest.select.exchange import export as write
 
     result = write(run, form, out, **call.settings)
@@ -212,7 +216,7 @@ def export(
 
 def _faults(run: Path, out: Path, settings: dict[str, Any]) -> opt.Result:
     if settings.keys() - {"per_family"}:
-        raise BadInput("--method and --all are of selections: --format faults takes neither.")
+        raise BadInput("conflict", "format", "--method and --all are of selections: --format faults takes neither.")
     from neurotest.campaign.faults import export_faults
 
     result = export_faults(run, out, **settings)

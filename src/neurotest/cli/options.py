@@ -169,7 +169,11 @@ class Call:
 
         if self.resume is None and not all(arguments.values()):
             *names, last = [name.upper() for name in arguments]
-            raise BadInput(f"{self.command} needs {', '.join(names)} and {last}, or --resume RUN.")
+            raise BadInput(
+                "missing",
+                next(name for name, value in arguments.items() if not value),
+                f"{self.command} needs {', '.join(names)} and {last}, or --resume RUN.",
+            )
 
 
 def command(
@@ -225,9 +229,19 @@ def _read(settings: type[CommandSettings], typed: Mapping[str, Any]) -> dict[str
         value = typed.get(one.parameter)
         value = None if value is None or value == [] else one.kind.parse(one.option.removeprefix("--"), value)
         if value is not None:
-            one.kind.check(one.option, value)
+            _check(one, value)
             values[name] = value
     return values
+
+
+def _check(one: Declared, value: Any) -> None:
+    """Refuse a value in the words of the command line: `--limit 0`, not `limit=0`."""
+    from neurotest.errors import BadInput
+
+    try:
+        one.kind.check(one.name, value)
+    except BadInput as error:
+        raise error.reworded(str(error).replace(f"{one.name}=", f"{one.option} ", 1)) from None
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -441,7 +455,7 @@ def start_or_resume(command: str, needs: str, complete: bool, resume: Path | Non
     from neurotest.errors import BadInput
 
     if resume is None and not complete:
-        raise BadInput(f"{command} needs {needs}, or --resume RUN.")
+        raise BadInput("missing", "target", f"{command} needs {needs}, or --resume RUN.")
 
 
 @contextmanager
@@ -463,7 +477,7 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
 
     for name, value in options.items():
         if value not in (None, [], {}):
-            raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
+            raise BadInput("conflict", name, f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
 
 
 def _names_training(path: Any) -> bool:
@@ -484,7 +498,7 @@ def set_threads(threads: int | None) -> None:
     from neurotest.errors import BadInput
 
     if threads < 1:
-        raise BadInput(f"--threads {threads}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "threads", f"--threads {threads}: expected an integer >= 1.")
     import torch
 
     torch.set_num_threads(threads)
@@ -505,4 +519,4 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
     from neurotest.errors import BadInput
 
     if value is not None and value < least:
-        raise BadInput(f"--{name} {value}: expected an integer >= {least}.")
+        raise BadInput("out-of-range", name, f"--{name} {value}: expected an integer >= {least}.")

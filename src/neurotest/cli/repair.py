@@ -27,7 +27,7 @@ def repair(
 ) -> opt.Result:
     """Retrain on the faults or picks of a run and compare with controls on held-out data. The result is a target, too."""
     if call.resume is None and not (target and run and call.settings.get("holdout")):
-        raise BadInput("repair needs TARGET, RUN and --holdout DATA, or --resume RUN.")
+        raise BadInput("missing", "target", "repair needs TARGET, RUN and --holdout DATA, or --resume RUN.")
     from neurotest.repair import repair as work
 
     result = call.work(work, "repairing", target=target, run=run)

@@ -51,12 +51,14 @@ def select(
         from neurotest.cli.labels import stands
 
         if target is not None or call.typed - {"status"}:
-            raise BadInput("--status RUN stands alone: it looks at the run and changes nothing.")
+            raise BadInput("conflict", "status", "--status RUN stands alone: it looks at the run and changes nothing.")
         return stands(status)
     if resume is not None:
         return _resumed(resume, target, pool, call)
     if target is None or pool is None:
-        raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN.")
+        raise BadInput(
+            "missing", "target", "say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN."
+        )
     from neurotest.select import compare
     from neurotest.select.api import default_method
     from neurotest.target import load
@@ -83,11 +85,15 @@ def _resumed(run: Path, target: str | None, pool: str | None, call: opt.Call) ->
     typed += [f"--{name.replace('_', '-')}" for name in call.description]
     if typed:
         raise BadInput(
+            "conflict",
+            typed[0].removeprefix("--").replace("-", "_"),
             f"{typed[0]} with --resume: the selection goes on with the network, the settings and the scores it was started with. "
-            "Leave it out."
+            "Leave it out.",
         )
     if target is not None and pool is not None:
-        raise BadInput("select --resume RUN [POOL]: it needs no network, and the pool only if it was moved.")
+        raise BadInput(
+            "conflict", "resume", "select --resume RUN [POOL]: it needs no network, and the pool only if it was moved."
+        )
     return go_on(run, call.settings.get("budget"), target, call.settings.get("files"))
 
 

@@ -22,7 +22,7 @@ def need_packages() -> None:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise BadInput(INSTALL) from None
+        raise BadInput("not-installed", "serve", INSTALL) from None
 
 
 @opt.command(LabelSettings, reports=False)
@@ -45,7 +45,7 @@ def label(
         path = Path(run)
     else:
         if "pool" in page:
-            raise BadInput("--pool goes with `neurotest label RUN`: here the pool is the second argument.")
+            raise BadInput("conflict", "pool", "--pool goes with `neurotest label RUN`: here the pool is the second argument.")
         path = begin(run, candidates, size, call)
     from neurotest.serve.label_api import run as serve_page
 
@@ -58,7 +58,9 @@ def refuse_settings(call: opt.Call) -> None:
     named = [name for name in ("method", "out", "limit") if name in call.typed]
     named += [name for name in (*call.description, "train") if f"--{name.replace('_', '-')}" in typed]
     if named:
-        raise BadInput(f"--{named[0].replace('_', '-')} goes with `neurotest label TARGET POOL`: a run has it already.")
+        raise BadInput(
+            "conflict", named[0], f"--{named[0].replace('_', '-')} goes with `neurotest label TARGET POOL`: a run has it already."
+        )
 
 
 def begin(target: str, pool: str, size: int | None, call: opt.Call) -> Path:
@@ -77,9 +79,11 @@ def begin(target: str, pool: str, size: int | None, call: opt.Call) -> Path:
     method = settings.pop("method", None) or ("disagreement" if numbers else "adaptive")
     if (registry.parse(method)[0] == "adaptive") == numbers:
         raise BadInput(
+            "unsuitable",
+            "method",
             f"--method {method}: it learns from classes, and the target predicts a quantity; use disagreement, or unsteady."
             if numbers
-            else f"--method {method}: labelling goes on with adaptive, which learns from every label."
+            else f"--method {method}: labelling goes on with adaptive, which learns from every label.",
         )
     limits = {name: settings.pop(name) for name in ("strict", "limit") if name in settings}
     source, _ = open_counted(loaded, pool, **limits)

@@ -32,13 +32,15 @@ def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
         allowed = _allowed(section)
         if allowed is None or not isinstance(content, dict):
             raise BadInput(
-                f"{file}: [target], [data] and sections of commands such as [fuzz] are read; there is {shown(section)}."
+                "unknown-option",
+                str(section),
+                f"{file}: [target], [data] and sections of commands such as [fuzz] are read; there is {shown(section)}.",
             )
         for key, value in content.items():
             if key not in allowed:  # a target to load is not among them: a file found by chance must not run code
-                raise BadInput(f"{file}: [{section}] has no key {shown(key)}. {near(key, allowed)}")
+                raise BadInput("unknown-option", str(key), f"{file}: [{section}] has no key {shown(key)}. {near(key, allowed)}")
             if not (names_files(value) if section == "data" else allowed[key].kind.fits(value)):
-                raise BadInput(f"{file}: {key} = {shown(value)}: expected {expected(key, section)}.")
+                raise BadInput("wrong-type", key, f"{file}: {key} = {shown(value)}: expected {expected(key, section)}.")
     content: dict[str, Any] = sections.get(wanted, {})
     return content
 

@@ -136,7 +136,7 @@ def evaluate(
     nothing is written). The rest as in `judge` and `compare_suites`.
     """
     if not runs:
-        raise BadInput("evaluate needs at least one run, for example neurotest-runs/attack-20250101-120000.")
+        raise BadInput("missing", "runs", "evaluate needs at least one run, for example neurotest-runs/attack-20250101-120000.")
     chosen = EvaluateSettings.of(settings)
     check_metrics(chosen.metrics)
     suites, sizes = _read(runs, target, chosen)
@@ -180,7 +180,7 @@ def _read(
         target, sizes[name], notes = stored.target, len(stored.suite), stored.notes
         rows = np.flatnonzero(stored.fault) if settings.faults_only else np.arange(len(stored.suite))
         if not len(rows):
-            raise BadInput(f"{path} holds no faults: there is nothing to judge with --faults-only.")
+            raise BadInput("empty", "faults", f"{path} holds no faults: there is nothing to judge with --faults-only.")
         if len(rows) > settings.limit:
             sample = rng.stream("evaluate.sample", settings.seed).permutation(len(rows))[: settings.limit]
             notes = (*notes, f"{settings.limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
@@ -193,7 +193,7 @@ def _names(runs: Sequence[str | Path]) -> list[str]:
     short = [Path(run).name for run in runs]
     names = short if len(set(short)) == len(short) else [str(run) for run in runs]
     if len(set(names)) < len(names):
-        raise BadInput("the same run was given twice: name each suite once.")
+        raise BadInput("duplicate", "runs", "the same run was given twice: name each suite once.")
     return names
 
 

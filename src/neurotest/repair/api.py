@@ -66,7 +66,7 @@ def repair(
 
         return go_on(resume, "repair", again, progress, out=out)
     if target is None or run is None or holdout is None:
-        raise BadInput("repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
+        raise BadInput("missing", "target", "repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
     method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
     return carry_out(_prepare(open_target(target), inputs, method, RepairSettings.of(settings)), out, progress)
 
@@ -74,7 +74,11 @@ def repair(
 def _stored_inputs(run: Run, config: dict[str, Any], named: Inputs) -> Inputs:
     """What a repair was started with; what is named again goes over it."""
     if named.run is None and not run.made_here:
-        raise BadInput(f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.")
+        raise BadInput(
+            "untrusted",
+            "run",
+            f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
+        )
     sources = {
         name: None if config[name] is None else stored_source(run, config[name], getattr(named, name), name)
         for name in ("train", "holdout", "shift", "pool")
@@ -87,7 +91,11 @@ def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: Repai
     controls = _controls(settings.controls)
     if protocol.needs_train and inputs.train is None:
         others = "interpolated or head"
-        raise BadInput(f"the protocol {protocol.name} needs training data: pass --train DATA, or use --protocol {others}.")
+        raise BadInput(
+            "missing",
+            "train",
+            f"the protocol {protocol.name} needs training data: pass --train DATA, or use --protocol {others}.",
+        )
     assert inputs.holdout is not None
     assert inputs.run is not None
     holdout = open_data(target, inputs.holdout, limit=settings.limit)
@@ -110,7 +118,7 @@ def _controls(names: Sequence[str] | None) -> tuple[str, ...]:
     chosen = [name for name in names if name != "none"]
     for name in chosen:
         if name not in CONTROLS:
-            raise BadInput(f"unknown control {name!r}. {near(name, [*CONTROLS, 'none'])}")
+            raise BadInput("unknown-name", "control", f"unknown control {name!r}. {near(name, [*CONTROLS, 'none'])}")
     return tuple(name for name in CONTROLS if name in chosen)
 
 

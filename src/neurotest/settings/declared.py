@@ -71,7 +71,7 @@ class Flag(Kind):
     def parse(self, name: str, typed: Any) -> Any:
         if isinstance(typed, str):
             if typed.lower() not in ("true", "false", "1", "0", "yes", "no"):
-                raise BadInput(f"--{name} {typed}: expected true or false.")
+                raise BadInput("wrong-type", name, f"--{name} {typed}: expected true or false.")
             return typed.lower() in ("true", "1", "yes")
         return typed
 
@@ -117,7 +117,7 @@ class Integer(Kind):
         try:
             return int(typed) if isinstance(typed, str) else typed
         except ValueError:
-            raise BadInput(f"--{name} {typed!r}: expected an integer.") from None
+            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected an integer.") from None
 
     def fits(self, value: Any) -> bool:
         return type(value) is int and abs(value) < LARGEST
@@ -157,7 +157,7 @@ class Number(Kind):
         try:
             return float(typed) * self.unit
         except ValueError:
-            raise BadInput(f"--{name} {typed!r}: expected a number.") from None
+            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected a number.") from None
 
     def fits(self, value: Any) -> bool:
         return is_number(value)
@@ -178,7 +178,9 @@ class Numbers(Kind):
         try:
             return [float(part) for part in typed.replace(",", " ").split()]
         except ValueError:
-            raise BadInput(f"--{name} {typed!r}: expected numbers separated by commas, for example 0.5,0.5,0.5.") from None
+            raise BadInput(
+                "wrong-type", name, f"--{name} {typed!r}: expected numbers separated by commas, for example 0.5,0.5,0.5."
+            ) from None
 
     def fits(self, value: Any) -> bool:
         return all(is_number(one) for one in several(value))

@@ -84,7 +84,9 @@ class Duration(Number):
         match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", str(value))
         seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else math.nan
         if not seconds >= 1:
-            raise BadInput(f"{name}={str(value)[:40]!r}: expected at least one second, such as 90s, 5m or 1h.")
+            raise BadInput(
+                "out-of-range", name, f"{name}={str(value)[:40]!r}: expected at least one second, such as 90s, 5m or 1h."
+            )
         return seconds
 
     def fits(self, value: Any) -> bool:
