@@ -10,7 +10,7 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput, command
-from neurotest.settings.generate import AttackSettings, DiffSettings, IlluminateSettings
+from neurotest.settings.generate import AttackSettings, DiffSettings, IlluminateSettings, SwarmSettings
 
 NUMBERS = (
     "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "backwards", "seconds", "evenness.*", "distance.*",
@@ -165,82 +165,21 @@ def _show_illuminate(content: dict[str, Any], cells: list[dict[str, Any]], quiet
     )
 
 
-@opt.takes_target
-@opt.takes_workers
-@opt.reports_result
-@opt.holds(
-    "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "seconds", "radius", "seeds", "set_aside", "rate",
-    "rate_interval.*", "labels_per_seed", "evaluations_per_seed", "errors", "best_fitness", "controls.*", "unstable",
+@opt.command(
+    SwarmSettings,
+    workers=True,
+    numbers=(
+        "outputs", "faults", "families", "roots", "by_predicted.*", "forwards", "seconds", "radius", "seeds", "set_aside", "rate",
+        "rate_interval.*", "labels_per_seed", "evaluations_per_seed", "errors", "best_fitness", "controls.*", "unstable",
+    ),
 )  # fmt: skip
-def swarm(
-    target: opt.Target = None,
-    seeds: opt.Seeds = None,
-    fitness: Annotated[
-        str | None,
-        typer.Option("--fitness", help="excitability (default), sensitivity or margin, with options: sensitivity:q0.9."),
-    ] = None,
-    norm: Annotated[str | None, typer.Option("--norm", help="The ball: linf (default), l2, none or, of sound, snr.")] = None,
-    radius: Annotated[
-        float | None, typer.Option("--radius", help="Its radius, a share of the input range (default 0.1); of snr decibels, 30.")
-    ] = None,
-    preset: Annotated[
-        str,
-        typer.Option(
-            "--preset",
-            help="default, sensitivity-paper, -code, excitability-paper, -gradient or, of sound, -sound-paper, -sound-gradient.",
-        ),
-    ] = "default",
-    moves: Annotated[
-        str | None,
-        typer.Option("--moves", help="auto (default): chords, tones, lattice or tiles, as fits; or velocity, the papers'."),
-    ] = None,
-    particles: Annotated[int | None, typer.Option("--particles", help="Positions per seed and iteration (default 4).")] = None,
-    evaluations: Annotated[int | None, typer.Option("--evaluations", help="Forward passes per seed (default 1000).")] = None,
-    iterations: Annotated[int | None, typer.Option("--iterations", help="Iterations at most.")] = None,
-    labels: Annotated[
-        int | None, typer.Option("--wrong-labels", help="Different wrong labels after which a seed is done (default 1).")
-    ] = None,
-    enough: Annotated[
-        float | None, typer.Option("--enough", help="Fitness at which a seed is done (the papers' epsilon).")
-    ] = None,
-    start: Annotated[str | None, typer.Option("--start", help="random (default) or fixed: every particle at the seed.")] = None,
-    train: Annotated[str | None, typer.Option("--train", help="Data that says how far neurons spread (sensitivity).")] = None,
-    labels_from: Annotated[
-        str, typer.Option("--labels-from", help="data, or prediction: unlabelled seeds keep what the target says.")
-    ] = "data",
-    beside: Annotated[
-        str, typer.Option("--controls", help="Controls on the same seeds: noise,pgd,margin (default all), or none.")
-    ] = "noise,pgd,margin",
-    keep_wrong: opt.KeepWrong = False,
-    resume: opt.Resume = None,
-    layers: opt.Layers = None,
-    neuron: opt.Neuron = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 2500,
-    quiet: opt.Quiet = False,
-    *,
-    description: dict[str, Any],
-) -> opt.Result:
+def swarm(target: opt.Target = None, seeds: opt.Seeds = None, *, call: opt.Call) -> opt.Result:
     """Search for faults close to each seed with particle swarms guided by hidden neurons. Noise and PGD are baselines."""
-    opt.start_or_resume("swarm", "TARGET and SEEDS", target is not None and seeds is not None, resume)
     from neurotest.campaign import swarm as search
 
-    controls = None if beside is None else [name for name in beside.replace(" ", "").split(",") if name not in ("", "none")]
-    options: dict[str, Any] = {
-        "norm": norm, "radius": radius, "moves": moves, "particles": particles, "evaluations": evaluations,
-        "iterations": iterations, "labels": labels, "enough": enough, "start": start, "batch": batch, "seed": seed,
-    }  # fmt: skip
-    with opt.working("searching", target, description, resume, quiet=quiet) as (loaded, progress):
-        result = search(
-            loaded, seeds, fitness, preset=preset, train=train, layers=layers, neuron=neuron,
-            labels_from=labels_from, keep_wrong=keep_wrong, limit=limit, beside=controls, out=out, resume=resume,
-            progress=progress,
-            **{name: value for name, value in options.items() if value is not None},
-        )  # fmt: skip
+    result = call.work(search, "searching", target=target, seeds=seeds)
     content = result.to_dict()
-    return content, lambda: _show_swarm(content, result.table(), quiet)
+    return content, lambda: _show_swarm(content, result.table(), call.quiet)
 
 
 def _show_swarm(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
