@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from neurotest.cli.settings_file import data_of_file, read_description
+from neurotest.cli.settings_file import data_of_file, read_description, settings_of_file
 from neurotest.settings import CommandSettings, Declared, TargetSettings, declared
 from neurotest.settings.declared import PYTHON
 from neurotest.settings.shared import Written
@@ -105,13 +105,17 @@ Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Calla
 _REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (list[str] | None, None), "json": (Json, False), "quiet": (Quiet, False)}
 _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
-_HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
+_OF_RUN = ("resume", "status")  # options of a run, which has its settings and its data
+_HAS_DATA = (*_OF_RUN, "profile")  # and of what stands for training data
 
 
 def _derived(settings: type) -> dict[str, tuple[Any, Any]]:
     """The options of declared settings; None: not typed."""
-    known = {name: one for name, one in declared(settings).items() if one.flag != PYTHON}
-    return {name: (Annotated[one.kind.typed, _option(one)], None) for name, one in known.items()}
+    return {
+        one.parameter: (Annotated[one.kind.typed, _option(one)], None)
+        for one in declared(settings).values()
+        if one.flag != PYTHON
+    }
 
 
 def _option(one: Declared) -> Any:
@@ -126,11 +130,13 @@ _TARGET: dict[str, tuple[Any, Any]] = {**_derived(TargetSettings), "threads": (T
 class Call:
     """What was typed of a command beside its arguments.
 
-    settings: those that its class declares, by their names in Python. description: what describes the target. network: what is to
-    override the target of a run.
+    settings: those that its class declares, by their names in Python; neurotest.toml may add some that were not typed.
+    description: what describes the target. network: what is to override the target of a run.
     """
 
+    command: str
     settings: dict[str, Any]
+    typed: frozenset[str]  # names of the settings that are not of neurotest.toml
     description: dict[str, Any]
     network: Any
     quiet: bool
@@ -161,10 +167,12 @@ class Call:
     def needs(self, **arguments: Any) -> None:
         from neurotest.errors import BadInput
 
-        missing = [name.upper() for name, value in arguments.items() if not value]
-        if missing and self.resume is None:
+        if self.resume is None and not all(arguments.values()):
+            *names, last = [name.upper() for name in arguments]
             raise BadInput(
-                "missing", missing[0].lower(), f"{' and '.join(missing)} missing: name what to work on, or say --resume RUN."
+                "missing",
+                next(name for name, value in arguments.items() if not value),
+                f"{self.command} needs {', '.join(names)} and {last}, or --resume RUN.",
             )
 
 
@@ -173,17 +181,20 @@ def command(
     *,
     on: Literal["target", "run", ""] = "target",
     workers: bool = False,
+    reports: bool = True,
     numbers: Sequence[str] = (),
     unless: tuple[str, ...] = (),
 ) -> Callable[[Callable[..., Result]], Callable[..., None]]:
     """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
 
-    on: whether it loads a target, works on the target of a run, or neither. numbers, unless: as for `holds`.
+    on: whether it loads a target, works on the target of a run, or neither. reports: False if it returns nothing.
+    numbers, unless: as for `holds`.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., None]:
         run = _takes(settings, function)
-        run = reports_result(holds(*numbers, unless=unless)(run) if numbers else run)
+        if reports:
+            run = reports_result(holds(*numbers, unless=unless)(run) if numbers else run)
         if workers:
             run = takes_workers(run)
         return {"target": takes_target, "run": overrides_target}.get(on, lambda same: same)(run)
@@ -197,10 +208,16 @@ def _takes(settings: type[CommandSettings], function: Callable[..., Any]) -> Cal
 
     def run(description: Any = None, network: Any = None, **values: Any) -> Any:
         typed = {name: values.pop(name) for name in added}
-        quiet = bool(typed.pop("quiet", False))
-        return function(**values, call=Call(_read(settings, typed), description or {}, network, quiet))
+        quiet = bool(typed.pop("quiet", values.get("quiet", False)))
+        chosen = _read(settings, typed)
+        named = frozenset(chosen)
+        if all(typed.get(name) is None for name in _OF_RUN):
+            chosen = {**_read(settings, settings_of_file(function.__name__, typed)), **chosen}
+        if issubclass(settings, Written):
+            chosen.setdefault("out", None)
+        return function(**values, call=Call(function.__name__, chosen, named, description or {}, network, quiet))
 
-    run = with_options(function, run, added, hidden=("call",))
+    run = with_options(function, run, added, hidden=("call",), first=True)
     run.makes_run = issubclass(settings, Written)  # type: ignore[attr-defined]
     return run
 
@@ -209,12 +226,22 @@ def _read(settings: type[CommandSettings], typed: Mapping[str, Any]) -> dict[str
     """What was typed, as Python takes it; what no command takes is refused in the words of the command line."""
     values = {}
     for name, one in declared(settings).items():
-        value = typed.get(name)
-        value = None if value is None or value == [] else one.kind.parse(name, value)
+        value = typed.get(one.parameter)
+        value = None if value is None or value == [] else one.kind.parse(one.option.removeprefix("--"), value)
         if value is not None:
-            one.kind.check(one.option, value)
+            _check(one, value)
             values[name] = value
     return values
+
+
+def _check(one: Declared, value: Any) -> None:
+    """Refuse a value in the words of the command line: `--limit 0`, not `limit=0`."""
+    from neurotest.errors import BadInput
+
+    try:
+        one.kind.check(one.name, value)
+    except BadInput as error:
+        raise error.reworded(str(error).replace(f"{one.name}=", f"{one.option} ", 1)) from None
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -306,7 +333,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
             if isinstance(values.get(name), int):
-                at_least(name, values[name])
+                at_least(name, values.get(name))
         if values.get("track") is not None:
             from neurotest.report.track import check_tracker
 
@@ -357,12 +384,21 @@ def _without_own(command: Callable[..., Any], options: dict[str, tuple[Any, Any]
 
 
 def with_options(
-    command: Callable[..., Any], run: Callable[..., Any], added: dict[str, tuple[Any, Any]], hidden: tuple[str, ...] = ()
+    command: Callable[..., Any],
+    run: Callable[..., Any],
+    added: dict[str, tuple[Any, Any]],
+    hidden: tuple[str, ...] = (),
+    *,
+    first: bool = False,
 ) -> Callable[..., Any]:
-    """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`."""
+    """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`.
+
+    first: the help shows those that are added before the command's own.
+    """
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
-    parameters += [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
+    own = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
+    others = [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
+    parameters = [*others, *own] if first else [*own, *others]
     functools.update_wrapper(run, command)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

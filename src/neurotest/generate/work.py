@@ -31,19 +31,22 @@ from neurotest.target import Target
 Result = TypeVar("Result", bound=AttackResult)
 
 
-def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, options: Mapping[str, Any]) -> Any:
-    """The method of a run that goes on; one that is repeated must be the run's, or the object the run cannot hold."""
+def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, options: Mapping[str, Any], name: str = "") -> Any:
+    """The method of a run that goes on; one that is repeated must be the run's, or the object the run cannot hold.
+
+    name: that of the setting, where it is not the kind of the method.
+    """
     stored = config["method"]
     repeated = {name: value for name, value in options.items() if value is not None}
     if method is not None and isinstance(stored, Mapping) and "object" in stored:
         again = with_options(kind, method, repeated)
         if stored_method(again) != stored:
-            raise other_setting(run, kind, stored_method(again), stored)
+            raise other_setting(run, name or kind, stored_method(again), stored)
         return again
     original = read_method(kind, stored)
     again = with_options(kind, original if method is None else method, repeated)
     if again != original:
-        raise other_setting(run, kind, stored_method(again), stored_method(original))
+        raise other_setting(run, name or kind, stored_method(again), stored_method(original))
     return original
 
 

@@ -166,8 +166,11 @@ def resumed(settings: type[Chosen], run: Run, config: Mapping[str, Any], given: 
     """
     known = by_name(settings)
     values = {name: config[name] for name in known if name in config}
-    for name, value in given.items():
-        if value is None or name not in known or plain(value) == values.get(name, known[name].usual):
+    for name, value in settings.normal(given).items():
+        if name not in known:  # nothing that a run stores by name
+            values[name] = value
+            continue
+        if plain(value) == plain(values.get(name, known[name].usual)):
             continue
         if not known[name].changes:
             raise other_setting(run, name, plain(value), values.get(name))

@@ -34,6 +34,10 @@ class Kind:
         """What was typed (also as one text, as pytest gives it) as a value; BadInput if it cannot be read."""
         return typed
 
+    def normal(self, name: str, value: Any) -> Any:
+        """What Python passes, in the one form in which it is used and stored."""
+        return value
+
     def fits(self, value: Any) -> bool:
         """Whether a value of a TOML or JSON file has the right type; the target's own checks say more."""
         return isinstance(value, str)
@@ -142,11 +146,12 @@ class Number(Kind):
     above: float | None = None  # it must be above this
     least: float | None = None  # it may be this
     most: float | None = None
+    below: float | None = None  # it must be below this
     unit: float = 1
 
     def check(self, name: str, value: Any) -> None:
         if self.usual:
-            number(name, value, self.usual, above=self.above, least=self.least, most=self.most)
+            number(name, value, self.usual, above=self.above, least=self.least, most=self.most, below=self.below)
 
     def parse(self, name: str, typed: Any) -> Any:
         try:
@@ -155,26 +160,10 @@ class Number(Kind):
             raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected a number.") from None
 
     def fits(self, value: Any) -> bool:
-        return _is_number(value)
+        return is_number(value)
 
     def words(self, option: str, value: Any) -> list[str]:
         return [option, written(value / self.unit)]
-
-
-@dataclass(frozen=True)
-class Either(Kind):
-    """A number that may be written as text: `224x320`, `5%`. whole: only an integer will do."""
-
-    whole: bool = True
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) or _is_number(value, whole=self.whole)
-
-    def fits_run(self, value: Any) -> bool:
-        return _is_number(value, whole=self.whole) or (self.whole and isinstance(value, str))  # a share was turned into a number
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, value if isinstance(value, str) else written(value)]
 
 
 @dataclass(frozen=True)
@@ -194,56 +183,13 @@ class Numbers(Kind):
             ) from None
 
     def fits(self, value: Any) -> bool:
-        return all(_is_number(one) for one in _several(value))
+        return all(is_number(one) for one in several(value))
 
     def fits_run(self, value: Any) -> bool:
         return isinstance(value, list) and self.fits(value)
 
     def words(self, option: str, value: Any) -> list[str]:
-        return [option, ",".join(written(one) for one in _several(value))]
-
-
-@dataclass(frozen=True)
-class Pair(Numbers):
-    """Two numbers: typed as two words."""
-
-    expected: str = "two numbers, [0, 1]"
-    typed: Any = tuple[float, float] | None
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, list) and len(value) == 2 and super().fits(value)
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, *(written(one) for one in value)]
-
-
-@dataclass(frozen=True)
-class Size(Kind):
-    """Sides of an input: typed as 1x28x28."""
-
-    expected: str = 'text such as "1x28x28", or a list of integers'
-
-    def fits(self, value: Any) -> bool:
-        return isinstance(value, str) or (isinstance(value, list) and all(_is_number(one, whole=True) for one in _several(value)))
-
-    def fits_run(self, value: Any) -> bool:
-        return isinstance(value, list) and self.fits(value)
-
-    def words(self, option: str, value: Any) -> list[str]:
-        return [option, value if isinstance(value, str) else "x".join(map(str, value))]
-
-
-@dataclass(frozen=True)
-class Names(Kind):
-    """A file with one name per line, a run that has them, or the names themselves."""
-
-    expected: str = "a file name in quotation marks, or a list of names"
-
-    def fits(self, value: Any) -> bool:
-        return all(isinstance(one, str) for one in _several(value))
-
-    def fits_run(self, value: Any) -> bool:
-        return isinstance(value, list) and self.fits(value)
+        return [option, ",".join(written(one) for one in several(value))]
 
 
 @dataclass(frozen=True)
@@ -256,6 +202,9 @@ class Several(Named):
     """An option that may be repeated."""
 
     typed: Any = list[str] | None
+
+    def normal(self, name: str, value: Any) -> Any:
+        return [value] if isinstance(value, str) else list(value) if isinstance(value, tuple) else value
 
     def fits(self, value: Any) -> bool:
         return isinstance(value, list) and len(value) <= MOST and all(isinstance(one, str) for one in value)
@@ -284,11 +233,11 @@ class Place(Named):
     typed: Any = Path | None
 
 
-def _several(value: Any) -> Sequence[Any]:
+def several(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) and 0 < len(value) <= MOST else [value]
 
 
-def _is_number(value: Any, *, whole: bool = False) -> bool:
+def is_number(value: Any, *, whole: bool = False) -> bool:
     kinds = (int,) if whole else (int, float)
     return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < LARGEST
 
@@ -328,6 +277,11 @@ class Declared:
     def option(self) -> str:
         return self.flag.partition("/")[0] or f"--{self.name.replace('_', '-')}"
 
+    @property
+    def parameter(self) -> str:
+        """The name of the option on the command line and in `neurotest.toml`."""
+        return self.option.removeprefix("--").replace("-", "_")
+
     def words(self, value: Any) -> list[str]:
         """The setting on a command line; none where the value is the usual one."""
         plain = list(value) if isinstance(value, tuple) else value
@@ -351,7 +305,12 @@ def setting(kind: Kind, help: str, value: Any = None, **more: Any) -> Any:
 def another(settings: type, name: str, value: Any, **more: Any) -> Any:
     """A setting of a base class with another default, or other words."""
     before = declared(settings)[name]
-    return setting(before.kind, more.pop("help", before.help), value, **{"changes": before.changes, "flag": before.flag, **more})
+    return setting(
+        before.kind,
+        more.pop("help", before.help),
+        value,
+        **{"changes": before.changes, "flag": before.flag, "stored": before.stored, **more},
+    )
 
 
 def declared(settings: Any) -> dict[str, Declared]:
@@ -376,9 +335,17 @@ class CommandSettings:
                 one.kind.check(name, getattr(self, name))
 
     @classmethod
+    def normal(cls, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings that are given, and not None, in the form in which they are used and stored."""
+        known = declared(cls)
+        return {
+            name: known[name].kind.normal(name, value) for name, value in given.items() if value is not None and name in known
+        }
+
+    @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
         """The settings that are given, and not None, over the defaults."""
-        return cls(**{name: value for name, value in given.items() if value is not None and name in declared(cls)})
+        return cls(**cls.normal(given))
 
     def stored(self) -> dict[str, Any]:
         """What a run stores of them by name."""

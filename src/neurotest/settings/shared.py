@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurotest.settings.declared import Batch, CommandSettings, Flag, Integer, Kind, Named, Place, setting
+from neurotest.settings.declared import Batch, CommandSettings, Flag, Integer, Kind, Named, Place, another, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,6 +19,13 @@ class Written(CommandSettings):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WrittenIfNamed(Written):
+    """Python makes the run only where `out` says so; the command line always does."""
+
+    out: str | Path | bool | None = another(Written, "out", False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Resumable(Written):
     """Of a command whose run can be resumed."""
 
@@ -26,21 +33,37 @@ class Resumable(Written):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sampled(CommandSettings):
-    seed: int = setting(Integer(), "Seed of every random choice.", 0)
+class Limited(CommandSettings):
     limit: int | None = setting(Integer(least=1, usual="inputs that are used at most"), "Use at most N inputs.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batched(Sampled):
+class Seeded(CommandSettings):
+    seed: int = setting(Integer(), "Seed of every random choice.", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampled(Seeded, Limited):
+    """Of a command that takes some of the inputs and makes random choices."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scanned(Limited):
+    """Of a command that runs the inputs through the network."""
+
     batch: int = setting(
         Batch(usual="inputs per forward pass"), "Inputs per forward pass, in smaller parts where the network is large.", 250
     )
 
 
 @dataclass(frozen=True, kw_only=True)
+class Batched(Sampled, Scanned):
+    """The same, with random choices."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Strict(CommandSettings):
-    strict: bool = setting(Flag(), "Fail on a corrupt or odd-sized file instead of skipping it.", False)
+    strict: bool = setting(Flag(), "Fail on a corrupt or odd-sized file instead of skipping it.", False, stored=False)
 
 
 @dataclass(frozen=True, kw_only=True)
