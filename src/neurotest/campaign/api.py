@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from neurotest import interrupts
+from neurotest.audio import is_audio
 from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, Writer, progress
@@ -41,7 +42,6 @@ from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.settings.generate import FuzzSettings
-from neurotest.sounds import is_sound
 from neurotest.target import Target
 
 FITTED, VALUES = 1000, 1 << 24  # seeds that show what the data are like, and how many pixels or samples of them at most
@@ -145,7 +145,7 @@ class _Campaign(Job[FuzzResult]):
         clock = Clock()
         source = open_data(target, seeds, limit=plan.settings.limit)
         guide = plan.read_guide()
-        settings = plan.loop_settings(guide, sound=is_sound(source.dtype, source.shape))
+        settings = plan.loop_settings(guide, sound=is_audio(source.dtype, source.shape))
         oracles = build_oracles(target, list(plan.settings.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.settings.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))
