@@ -164,11 +164,12 @@ class Call:
         with self.ticking(doing) as progress:
             return function(target, *others, **self.settings, progress=progress)
 
-    def needs(self, **arguments: Any) -> None:
+    def needs(self, written: Mapping[str, str] | None = None, /, **arguments: Any) -> None:
+        """Refuse a start without the arguments. written: how one is typed, where that is not its name in capitals."""
         from neurotest.errors import BadInput
 
         if self.resume is None and not all(arguments.values()):
-            *names, last = [name.upper() for name in arguments]
+            *names, last = [(written or {}).get(name, name.upper()) for name in arguments]
             raise BadInput(
                 "missing",
                 next(name for name, value in arguments.items() if not value),
