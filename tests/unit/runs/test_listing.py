@@ -51,7 +51,7 @@ def test_runs_are_listed_newest_first(root: Path) -> None:
     assert names([info.path for info in infos]) == ["new", "stopped", "old", "ancient-stopped", "broken"]
     assert [info.state for info in infos] == ["done", "unfinished", "done", "unfinished", "unreadable"]
     assert all(info.command == "select" and info.size > 1000 and len(info.id) == 32 for info in infos[:4])
-    assert "no run of neurotest" in infos[-1].problem
+    assert "not a run of neurotest" in infos[-1].problem
 
 
 def test_no_place_holds_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
