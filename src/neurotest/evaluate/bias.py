@@ -76,7 +76,7 @@ def impartiality(
         warnings.append("there are no faults: the evenness of all outputs says nothing about the attack.")
     before = None if clean is None else evenness(clean, classes, corrected=corrected)
     of_all, of_faults = (
-        None if roots is None else evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
+        None if roots is None else _evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
         for part in (finite, wrong & finite)
     )
     return Impartiality(
@@ -84,7 +84,7 @@ def impartiality(
     )
 
 
-def evenness_interval(
+def _evenness_interval(
     numbers: NDArray[np.int64], classes: int, roots: NDArray[Any], *, corrected: bool = False, draws: int = DRAWS, seed: int = 0
 ) -> list[float] | None:
     """Bootstrap interval of the evenness, seeds resampled with all their outputs. None with fewer than two seeds.

@@ -113,7 +113,7 @@ class Extractor:
                 both = self._rescaled(target, torch.cat([one.x, other.x]))
                 layers = [self._vectors(both)] if self.want is None else list(probe(both)[MAPS].values())
                 axes = self._axes() if self.classifier else [1]
-                parts.append(torch.stack([apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
+                parts.append(torch.stack([_apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
         return np.asarray(torch.cat(parts).cpu().double().numpy())
 
     def _axes(self) -> list[int]:
@@ -142,10 +142,10 @@ class Extractor:
         return features.flatten(1).cpu().double()
 
 
-def apart(values: Tensor, axis: int = 1) -> Tensor:
+def _apart(values: Tensor, axis: int = 1) -> Tensor:
     """Squared distance of the first and the second half of a batch after scaling along `axis`, mean over places: (n,).
 
-    >>> round(float(apart(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))), 6)  # (.6, .8) against (0, 1)
+    >>> round(float(_apart(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))), 6)  # (.6, .8) against (0, 1)
     0.4
     """
     values = exact(values)

@@ -45,7 +45,7 @@ def _root(matrix: Floats) -> Floats:
     return root
 
 
-def frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
+def _frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
     """Squared distance of two normal distributions: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^.5).
 
     The trace of the root is that of the symmetric (S1^.5 S2 S1^.5)^.5, so no complex numbers arise.
@@ -75,7 +75,7 @@ def fid(
     if covariance == "shrunk":
         warnings.append("FID with shrunk covariances is not comparable with any published FID.")
     cov1, cov2 = (_covariance(x, covariance) for x in (a, b))
-    return Score(max(0.0, frechet(a.mean(0), cov1, b.mean(0), cov2)), tuple(warnings))
+    return Score(max(0.0, _frechet(a.mean(0), cov1, b.mean(0), cov2)), tuple(warnings))
 
 
 def _covariance(x: Floats, kind: str) -> Floats:

@@ -35,7 +35,7 @@ from neurotest.target import Target
 TIMES = 10
 
 
-def sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
+def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
     """Faults of as many different (true, predicted) pairs as fit, each as one strip of three pictures."""
     assert suite.originals is not None
     if len(suite.shape) != 3 or suite.shape[0] not in (1, 3):
@@ -247,7 +247,7 @@ def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str
 def _record(run: Run, evaluation: Evaluation, suites: dict[str, Stored], target: Target) -> None:
     """What the report shows."""
     pictures = {
-        name: sheet(stored.suite, evaluation.judged[name], target, PICTURES)
+        name: _sheet(stored.suite, evaluation.judged[name], target, PICTURES)
         for name, stored in suites.items()
         if stored.suite.originals is not None
     }

@@ -26,7 +26,7 @@ class Several:
         try:
             yield
         except BadInput as error:
-            self.errors[name] = naming(name, str(error))
+            self.errors[name] = _naming(name, str(error))
             self._refusals.append(str(error))
             if len(self.errors) == len(self.names):
                 same = len(self.names) > 1 and len(set(self._refusals)) == 1
@@ -44,7 +44,7 @@ class Several:
         return {name: method for name, method in methods.items() if name not in self.errors}
 
 
-def naming(name: str, sentence: str) -> str:
+def _naming(name: str, sentence: str) -> str:
     """The sentence with the method's name in it."""
     word = re.split(r"[:(]", name)[0]
     return sentence if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE) else f"{name}: {sentence}"

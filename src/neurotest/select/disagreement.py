@@ -54,7 +54,7 @@ class Disagreement(Settings, Scorer):
     def learns(self) -> tuple[str, Want]:
         return "traces", self.want
 
-    def start(self, pool: Pool) -> DisagreementState:
+    def start(self, pool: Pool) -> _DisagreementState:
         bins = pool.target.bins
         assert bins is not None
         train = pool.context.need_train("disagreement")
@@ -71,10 +71,10 @@ class Disagreement(Settings, Scorer):
                 "disagreement needs training inputs with finite activations: none is usable. Give others with --train."
             )
         points = unit(torch.from_numpy(values[rows]).float())
-        return DisagreementState(self, pool, bins, points, np.asarray(train.quantities[rows], dtype=np.float64))
+        return _DisagreementState(self, pool, bins, points, np.asarray(train.quantities[rows], dtype=np.float64))
 
 
-class DisagreementState(PerInput):
+class _DisagreementState(PerInput):
     def __init__(self, method: Disagreement, pool: Pool, bins: Bins, points: Tensor, truths: Floats) -> None:
         super().__init__(len(pool))
         self.want, self.layout, self.bins = method.want, pool.context.layout(method.want), bins

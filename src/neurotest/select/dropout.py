@@ -24,20 +24,20 @@ DIFFERS = (
 )
 
 
-def variation_ratio(probs: Tensor) -> Tensor:
+def _variation_ratio(probs: Tensor) -> Tensor:
     """Share of the passes that do not vote for the class most of them vote for: (n, samples, classes) -> (n,)."""
     votes = torch.nn.functional.one_hot(probs.argmax(dim=2), probs.shape[2]).sum(dim=1)  # (n, classes)
     return 1 - exact(votes.amax(dim=1)) / probs.shape[1]
 
 
-def predictive_entropy(probs: Tensor) -> Tensor:
+def _predictive_entropy(probs: Tensor) -> Tensor:
     """Entropy of the mean answer: (n, samples, classes) -> (n,)."""
     return entropy(probs.mean(dim=1))
 
 
-def mutual_information(probs: Tensor) -> Tensor:
+def _mutual_information(probs: Tensor) -> Tensor:
     """Entropy of the mean answer less the mean entropy of the answers: what the passes disagree about: (n,)."""
-    return predictive_entropy(probs) - entropy(probs).mean(dim=1)
+    return _predictive_entropy(probs) - entropy(probs).mean(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +82,9 @@ class MCDropout(_Passes):
 
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
         if self.by == "predictive_entropy":
-            return predictive_entropy(probs)
-        share: Tensor = predictive_entropy(probs) / np.log2(probs.shape[2])  # 0 .. 1
-        return variation_ratio(probs) + 0.5 * share / self.samples
+            return _predictive_entropy(probs)
+        share: Tensor = _predictive_entropy(probs) / np.log2(probs.shape[2])  # 0 .. 1
+        return _variation_ratio(probs) + 0.5 * share / self.samples
 
 
 @register(
@@ -97,4 +97,4 @@ class BALD(_Passes):
     is sure and they disagree."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
-        return mutual_information(probs)
+        return _mutual_information(probs)

@@ -45,7 +45,7 @@ STEM = 60  # characters of a file's name that an exported picture keeps
 
 
 @dataclass(frozen=True)
-class Pick:
+class _Pick:
     """One picked input of a run, as it is handed out; `file` is its name in the pool, where it has one."""
 
     rank: int
@@ -74,7 +74,7 @@ def _number(word: str) -> float | str:
         return word
 
 
-def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[Pick]:
+def _picks(run: Run, method: str | None = None, *, every: bool = False) -> list[_Pick]:
     """What there is to label, best first, with the label where there is one.
 
     Of an adaptive selection the inputs of its newest round that have no label yet, or those of `every` round. Of others, or if a
@@ -113,13 +113,13 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
 def _pick(
     rank: int, score: float | None, about: InputRow, label: LabelRow | None, classes: list[str], stored: Mapping[int, Any],
     number: int | None, answers: NDArray[np.float64] | None,
-) -> Pick:  # fmt: skip
+) -> _Pick:  # fmt: skip
     if answers is None:
         word, guess = "" if label is None else label_word(label, classes), class_word(about.predicted, classes)
     else:
-        word = "" if label is None else quantity_word(label, about.predicted)
+        word = "" if label is None else _quantity_word(label, about.predicted)
         guess = f"{answers[about.position]:.6g}"
-    return Pick(
+    return _Pick(
         rank,
         about.position,
         about.content,
@@ -152,7 +152,7 @@ def label_word(row: LabelRow, classes: list[str]) -> str:
     return class_word(row.label, classes)
 
 
-def quantity_word(row: LabelRow, predicted: int | None) -> str:
+def _quantity_word(row: LabelRow, predicted: int | None) -> str:
     """The same of a quantity: a number, or whether the network's answer is right."""
     if row.label is None or row.value is not None:
         return label_word(row, [])
@@ -174,7 +174,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
     if out.exists() and (form != "folder" or not out.is_dir() or any(out.iterdir())):
         raise BadInput(f"--out {out}: it is there already; choose another place.")
     with Run.open(run_path) as run:
-        chosen = picks(run, method, every=every)
+        chosen = _picks(run, method, every=every)
         classes = classes_of(run)
         numbers = range(max((row.predicted or 0 for row in run.inputs()), default=0) + 1)  # classes without names
     shown = [pick for pick in chosen if pick.picture is not None]
@@ -191,14 +191,14 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
     }  # fmt: skip
 
 
-def _write_csv(chosen: list[Pick], out: Path) -> None:
+def _write_csv(chosen: list[_Pick], out: Path) -> None:
     with files.whole(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows(pick.row("" if pick.picture is None else str(pick.picture)) for pick in chosen)
 
 
-def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
+def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
     """One folder per class, each picture in that of what the network says; moving it to another folder is a label.
 
     A table says where each was put, so that a folder in which nobody moved anything is known for one.
@@ -217,14 +217,14 @@ def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
                 writer.writerow(pick.row(place.as_posix()))
 
 
-def _stem(pick: Pick) -> str:
+def _stem(pick: _Pick) -> str:
     """What the reader needs, then the name the picture has in the pool, for people."""
     own = Path(pick.file).stem if pick.file else ""
     numbers = f"{pick.rank:05d}-{pick.position}-{as_folder(pick.content)}"
     return f"{numbers}-{as_folder(own)[:STEM]}" if own else numbers
 
 
-def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
+def _write_tasks(shown: list[_Pick], names: list[str], out: Path) -> None:
     """Label Studio tasks with the pictures inside, and beside them the labelling configuration they fit."""
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in names)
     files.write_text(
@@ -235,7 +235,7 @@ def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
     files.write_json(out, [_task(pick) for pick in shown])  # last: a tasks file that is there is complete
 
 
-def _task(pick: Pick) -> dict[str, Any]:
+def _task(pick: _Pick) -> dict[str, Any]:
     assert pick.picture is not None
     picture = base64.b64encode(pick.picture.read(LARGEST)).decode()
     data = {"image": f"data:image/png;base64,{picture}", "position": pick.position, "content": pick.content, "rank": pick.rank}

@@ -45,14 +45,14 @@ class Foreseen(Scorer):
     def sample(self) -> int:
         return SAMPLE
 
-    def start(self, pool: Pool) -> ForeseenState:
+    def start(self, pool: Pool) -> _ForeseenState:
         train = pool.context.need_train("foreseen")
         if train.labels is None:
             raise BadInput("foreseen needs training data with labels: give --train DATA that has them, or use deepgini.")
-        return ForeseenState(self, pool)
+        return _ForeseenState(self, pool)
 
 
-class ForeseenState:
+class _ForeseenState:
     """Gathers what the network does on the pool; the score is that of the first round of `adaptive`."""
 
     def __init__(self, method: Foreseen, pool: Pool) -> None:

@@ -27,7 +27,7 @@ KEPT = "one forward pass per input; 4 bytes kept per obligation that an input hi
 
 
 @dataclass(frozen=True, eq=False)
-class Covers:
+class _Covers:
     """Which input covers which obligations, input by input: those of input i are `ids[starts[i]:starts[i + 1]]`."""
 
     starts: NDArray[np.int64]  # (n + 1,)
@@ -38,7 +38,7 @@ class Covers:
         return np.diff(self.starts)
 
     @classmethod
-    def joined(cls, index: NDArray[np.int64], counts: NDArray[np.int64], ids: Ints) -> Covers:
+    def joined(cls, index: NDArray[np.int64], counts: NDArray[np.int64], ids: Ints) -> _Covers:
         """From batches that came in any order; `index` are the inputs' positions as they came."""
         starts = np.concatenate([[0], np.cumsum(counts)])
         if len(index) and (np.diff(index) != 1).any():
@@ -56,7 +56,7 @@ def _flat(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
     return places
 
 
-def additional(covers: Covers) -> NDArray[np.int64]:
+def _additional(covers: _Covers) -> NDArray[np.int64]:
     """What each input adds when always the one that adds most comes next (the first of equals); 0 for those that add nothing.
 
     Gains only ever fall, so among equal gains positions rise: sorting by gain, stably, gives the order of the picks back. An
@@ -120,14 +120,14 @@ class _ByCoverage(Scorer):
         return (self.measure.needs, self.want) if self.measure.needs in ("profile", "traces") else None
 
     @abstractmethod
-    def order_by(self, covers: Covers) -> NDArray[np.float64]: ...
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]: ...
 
-    def remarks(self, covers: Covers) -> tuple[str, ...]:
+    def remarks(self, covers: _Covers) -> tuple[str, ...]:
         return ()
 
     def start(self, pool: Pool) -> Collected:
         state = self.measure.start(pool.context)
-        return Bucketed(self, state, len(pool)) if isinstance(state, SurpriseState) else Collected(self, state)
+        return _Bucketed(self, state, len(pool)) if isinstance(state, SurpriseState) else Collected(self, state)
 
 
 class Collected:
@@ -154,10 +154,10 @@ class Collected:
     def merge(self, index: np.ndarray, result: Any) -> None:
         self.batches += [(index[places], counts, ids) for places, counts, ids in result]
 
-    def covers(self) -> Covers:
+    def covers(self) -> _Covers:
         index, counts, ids = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
         self.batches = []  # what is joined is not needed twice
-        return Covers.joined(index, counts, ids)
+        return _Covers.joined(index, counts, ids)
 
     def value(self) -> np.ndarray:
         covers = self.covers()
@@ -168,7 +168,7 @@ class Collected:
         return self._notes
 
 
-class Bucketed(Collected):
+class _Bucketed(Collected):
     """Surprise coverage: one bucket per candidate, which depends on all scores."""
 
     def __init__(self, method: _ByCoverage, state: SurpriseState, n: int) -> None:
@@ -189,16 +189,16 @@ class Bucketed(Collected):
     def merge(self, index: np.ndarray, result: np.ndarray) -> None:
         self.scores[index] = result
 
-    def covers(self) -> Covers:
-        return bucketed(self.state, self.scores)
+    def covers(self) -> _Covers:
+        return _bucketed(self.state, self.scores)
 
 
-def bucketed(state: SurpriseState, scores: np.ndarray) -> Covers:
+def _bucketed(state: SurpriseState, scores: np.ndarray) -> _Covers:
     """Each score's bucket as its one obligation, buckets numbered from 0."""
     rows, ids = state.buckets_of(scores)
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int32)
     counts = np.bincount(rows, minlength=len(scores))
-    return Covers(np.concatenate([[0], np.cumsum(counts)]), numbers)
+    return _Covers(np.concatenate([[0], np.cumsum(counts)]), numbers)
 
 
 @register(
@@ -216,10 +216,10 @@ class CTM(_ByCoverage):
 
     pointwise: ClassVar[bool] = True
 
-    def order_by(self, covers: Covers) -> NDArray[np.float64]:
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]:
         return covers.counts.astype(np.float64)
 
-    def remarks(self, covers: Covers) -> tuple[str, ...]:
+    def remarks(self, covers: _Covers) -> tuple[str, ...]:
         counts = covers.counts
         if counts.min() < counts.max():
             return ()
@@ -241,7 +241,7 @@ class CAM(_ByCoverage):
 
     pointwise: ClassVar[bool] = False
 
-    def order_by(self, covers: Covers) -> NDArray[np.float64]:
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]:
         alone = covers.counts / (1.0 + covers.counts.max(initial=0))
-        added = additional(covers)
+        added = _additional(covers)
         return np.where(added > 0, added, alone)

@@ -71,10 +71,10 @@ class Nearest(Settings, Scorer):
     def learns(self) -> tuple[str, Want]:
         return "traces", self.want
 
-    def start(self, pool: Pool) -> NearestState:
-        return NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
+    def start(self, pool: Pool) -> _NearestState:
+        return _NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
 
-    def _points(self, traces: Traces, seed: int) -> Directions:
+    def _points(self, traces: Traces, seed: int) -> _Directions:
         good = np.isfinite(traces.values).all(axis=1)
         if traces.labels is not None and bool((traces.predicted == traces.labels).any()):
             good &= (traces.predicted == traces.labels) | (traces.labels < 0)
@@ -85,10 +85,10 @@ class Nearest(Settings, Scorer):
             )
         if self.inputs is not None and len(rows) > self.inputs:
             rows = np.sort(rng.stream("select.nearest", seed).permutation(rows)[: self.inputs])
-        return Directions(torch.from_numpy(traces.values[rows]), traces.predicted[rows], self.search)
+        return _Directions(torch.from_numpy(traces.values[rows]), traces.predicted[rows], self.search)
 
 
-class Directions:
+class _Directions:
     """Unit vectors in classes, searched by the cosine.
 
     Which other class is nearest is decided in a few directions; within a class everything is compared with everything, or, where
@@ -145,7 +145,7 @@ class Directions:
         among = np.array([min(k + 1, self.parts[c].stop - self.parts[c].start) for c in classes.tolist()])
         several = among > 1  # the nearest is the point itself, at no distance
         own = own[several] * among[several] / (among[several] - 1)
-        return relative(own, other[several]) if others else own
+        return _relative(own, other[several]) if others else own
 
     def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
         """The class of the nearest point of another class; a query's own length does not matter for that."""
@@ -180,7 +180,7 @@ class Directions:
         return distances
 
 
-def relative(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """d / sqrt(o)"""
     return own / np.sqrt(np.maximum(other, 1e-6))
 
@@ -204,8 +204,8 @@ def _lengths(rows: Tensor) -> Tensor:
     return torch.where(lengths > 0, lengths, 1.0)
 
 
-class NearestState(PerInput):
-    def __init__(self, method: Nearest, pool: Pool, points: Directions) -> None:
+class _NearestState(PerInput):
+    def __init__(self, method: Nearest, pool: Pool, points: _Directions) -> None:
         super().__init__(len(pool))
         self.method, self.want, self.layout = method, method.want, pool.context.layout(method.want)
         self.points = points
@@ -230,7 +230,7 @@ class NearestState(PerInput):
         method = self.method
         own, other = self.points.search(torch.from_numpy(values), predicted, method.k, others=method.others)
         self.strangers += int((~np.isin(predicted, list(self.points.parts))).sum())
-        score = np.maximum(relative(own, other) if method.others else own, self.least)
+        score = np.maximum(_relative(own, other) if method.others else own, self.least)
         if method.doubt is not None:
             score = score * (gini + method.doubt)
         self.scores[index] = np.where(_finite(values), steady(score), np.nan)

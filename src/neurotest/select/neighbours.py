@@ -40,17 +40,17 @@ class NeighbourFault(Hidden):
     def __post_init__(self) -> None:
         integer("k", self.k, 1, "10 is usual")
 
-    def start(self, pool: Pool) -> Nearby:
+    def start(self, pool: Pool) -> _Nearby:
         if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):
             raise BadInput(
                 "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
                 "begin with deepgini."
             )
         traces = activations(pool, pool.source.take(labelled), self.want)
-        return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
+        return _Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
 
 
-class Nearby(PerInput):
+class _Nearby(PerInput):
     def __init__(self, method: NeighbourFault, pool: Pool, labelled: Ints, points: np.ndarray, wrong: np.ndarray) -> None:
         super().__init__(len(pool))
         self.want: Want = method.want

@@ -22,7 +22,7 @@ CHUNK = 1 << 21  # kernel values in memory at once
 NOISE = -1
 
 
-def reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
+def _reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
     """Independent components of the values scaled to 0 .. 1: (n, dimensions)."""
     from sklearn.decomposition import FastICA
 
@@ -38,7 +38,7 @@ def reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
         return np.asarray(ica.fit_transform(scaled))
 
 
-def clusters(points: Floats, least: int, core: int) -> Ints:
+def _clusters(points: Floats, least: int, core: int) -> Ints:
     """Cluster of each point, -1 for noise."""
     from sklearn.cluster import HDBSCAN
 
@@ -49,7 +49,7 @@ def clusters(points: Floats, least: int, core: int) -> Ints:
         return np.asarray(HDBSCAN(min_cluster_size=least, min_samples=core).fit_predict(points), dtype=np.int64)
 
 
-def shares(sizes: Ints, budget: int) -> Ints:
+def _shares(sizes: Ints, budget: int) -> Ints:
     """The budget in proportion to the sizes: largest remainders first, nobody gets more than there is."""
     exact = sizes * (budget / max(1, sizes.sum()))
     picks: Ints = np.minimum(np.floor(exact).astype(np.int64), sizes)
@@ -58,7 +58,7 @@ def shares(sizes: Ints, budget: int) -> Ints:
     return picks
 
 
-def prototypes(points: Floats, count: int) -> Ints:
+def _prototypes(points: Floats, count: int) -> Ints:
     """Greedy MMD-critic with a Gaussian kernel: points whose mean embedding is nearest to that of all."""
     gamma = 1 / max(1, points.shape[1])
     mean = np.empty(len(points))
@@ -75,7 +75,7 @@ def prototypes(points: Floats, count: int) -> Ints:
     return np.array(chosen, dtype=np.int64)
 
 
-def farthest(points: Floats, count: int, start: int = 0, published: bool = False) -> Ints:
+def _farthest(points: Floats, count: int, start: int = 0, published: bool = False) -> Ints:
     """Always the point farthest from those taken; as published the last one that lies apart from them at all."""
     chosen = [start]
     apart = squared_distances(points, points[[start]])[:, 0]
@@ -116,11 +116,11 @@ class PACE(Hidden):
         integer("core", self.core, 1, "the paper's code uses 4")
         choices(self)
 
-    def start(self, pool: Pool) -> Clustered:
-        return Clustered(self, pool)
+    def start(self, pool: Pool) -> _Clustered:
+        return _Clustered(self, pool)
 
 
-class Clustered(Kept):
+class _Clustered(Kept):
     """Holds the activations, then clusters them."""
 
     method: PACE
@@ -129,21 +129,21 @@ class Clustered(Kept):
 
     def value(self) -> np.ndarray:
         self.check("pace")
-        points = reduced(self.values, self.method.dimensions, self.pool.seed)
-        of = clusters(points, self.method.least, self.method.core)
+        points = _reduced(self.values, self.method.dimensions, self.pool.seed)
+        of = _clusters(points, self.method.least, self.method.core)
         if (of == NOISE).all():
             of = np.zeros(len(of), dtype=np.int64)
             self._notes = ("no clusters were found: the whole pool counts as one.",)
         names, sizes = np.unique(of, return_counts=True)
-        counts = shares(sizes, self.pool.picked)
+        counts = _shares(sizes, self.pool.picked)
         picks, weights = [], []
         for name, size, count in zip(names.tolist(), sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
                 if name == NOISE:
-                    chosen = farthest(points[here], count, published=self.method.noise == "published")
+                    chosen = _farthest(points[here], count, published=self.method.noise == "published")
                 else:
-                    chosen = prototypes(points[here], count)
+                    chosen = _prototypes(points[here], count)
                 picks.append(here[chosen])
                 weights.append(np.full(count, size / count))
         order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first

@@ -95,11 +95,11 @@ class NSS(Scorer):
     def share(self) -> float:
         return self.k if self.k is not None else (0.1 if self.distance == "l1" else 1.0)
 
-    def start(self, pool: Pool) -> Sensitivity:
-        return Sensitivity(self, len(pool))
+    def start(self, pool: Pool) -> _Sensitivity:
+        return _Sensitivity(self, len(pool))
 
 
-class Sensitivity(PerInput):
+class _Sensitivity(PerInput):
     """Keeps the sample's activations until the sensitive neurons are found, then scores as batches stream by."""
 
     def __init__(self, method: NSS, n: int) -> None:

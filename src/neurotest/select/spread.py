@@ -21,7 +21,7 @@ MOST = 2000  # of a random batch, which only gives a scale
 LEAST = 200  # distances that scale is taken from: small batches are drawn several times
 
 
-def disperse(points: Floats, count: int, reach: float) -> Ints:
+def _disperse(points: Floats, count: int, reach: float) -> Ints:
     """Pick `count` of points that come best first: the worth of one falls with its rank, and with its closeness to a pick within
     `reach`; beyond it nothing is gained, so that outliers are not preferred."""
     worth = 1 - np.arange(len(points)) / (len(points) + 1)
@@ -46,7 +46,7 @@ def spread(pool: Pool, order: Ints) -> tuple[Ints, Nearness]:
     here = _values(pool, top, want)
     usual = _usual(pool, want)
     close = float(np.quantile(usual, CLOSE))
-    chosen = disperse(here, pool.picked, float(np.median(usual)))
+    chosen = _disperse(here, pool.picked, float(np.median(usual)))
     head = top[chosen]
     rates = [float((nearest_other(points) < close).mean()) for points in (here[chosen], here[: pool.picked])]
     rest = order[~np.isin(order, head)]

@@ -41,7 +41,7 @@ CHUNK = 1 << 22  # similarities held at once
 FILES = 40  # pictures in a run
 
 
-class Evidence(NamedTuple):
+class _Evidence(NamedTuple):
     """Per input how far (in log-odds) other classes are ahead of its label, and which of them most."""
 
     margin: Floats
@@ -49,8 +49,8 @@ class Evidence(NamedTuple):
 
 
 def evidence(
-    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: Mistakes | None = None
-) -> Evidence:
+    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: _Mistakes | None = None
+) -> _Evidence:
     """Against the labels of some inputs, `rows` of n. log_probs: theirs, (rows, classes). features: (n, d) of all. votes: (n,)
     the class each input counts for as a neighbour. mistakes: as `label_mistakes` gives them; none without.
 
@@ -73,15 +73,15 @@ def _voted(log_probs: Floats, counts: Floats) -> Floats:
     return result
 
 
-def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> Evidence:
+def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> _Evidence:
     others = scores + prior
     others[own] = -np.inf
     highest = others.max(axis=1)
     together = highest + np.log(np.exp(others - highest[:, None]).sum(axis=1))
-    return Evidence(together - scores[own], others.argmax(axis=1))
+    return _Evidence(together - scores[own], others.argmax(axis=1))
 
 
-class Mistakes(NamedTuple):
+class _Mistakes(NamedTuple):
     """Pairs of classes that are confused more than chance allows: inputs of class `true` that carry the label `given`, and
     their share of the inputs of `true`. At most one pair per input, however many classes there are."""
 
@@ -99,7 +99,7 @@ class Mistakes(NamedTuple):
         return prior
 
 
-def label_mistakes(log_probs: Floats, labels: Ints) -> Mistakes:
+def _label_mistakes(log_probs: Floats, labels: Ints) -> _Mistakes:
     """Labels of another class that the inputs of a class carry, beyond what confidence foretells.
 
     Read from the surer half of the inputs that are taken for a class, less one standard error: what might be chance is none.
@@ -115,7 +115,7 @@ def label_mistakes(log_probs: Floats, labels: Ints) -> Mistakes:
         shares = (counts - foretold - np.sqrt(foretold + 1)) / max(1, len(surer))
         found += [(true, given, share) for given, share in zip(others.tolist(), shares.tolist(), strict=True) if share > 0]
     pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
-    return Mistakes(pairs[:, 0], pairs[:, 1], np.array([share for *_, share in found]))
+    return _Mistakes(pairs[:, 0], pairs[:, 1], np.array([share for *_, share in found]))
 
 
 def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -> Floats:
@@ -134,7 +134,7 @@ def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -
     return counts
 
 
-def wrong_share(confidence: Floats, agrees: NDArray[np.bool_]) -> Interval:
+def _wrong_share(confidence: Floats, agrees: NDArray[np.bool_]) -> Interval:
     """The share of wrong labels: of labels other than predicted among the surest inputs, less what confidence foretells."""
     surest = np.argsort(-confidence, kind="stable")[: max(1, round(SUREST * len(confidence)))]
     share = wilson(int((~agrees[surest]).sum()), len(surest))
@@ -251,10 +251,10 @@ def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
         raise BadInput(f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data.")
     if int(labels.max()) >= said.classes:
         raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes.")
-    mistakes = label_mistakes(said.log_probs, labels)
+    mistakes = _label_mistakes(said.log_probs, labels)
     found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes)
     agrees = said.predicted == labels
-    share = wrong_share(said.confidence, agrees)
+    share = _wrong_share(said.confidence, agrees)
     return Suspects(
         order=np.argsort(-found.margin, kind="stable"), margin=found.margin, suggested=found.suggested, labels=labels,
         predicted=said.predicted, share=share, accuracy=float(agrees.mean()), surest=max(1, round(SUREST * len(labels))),

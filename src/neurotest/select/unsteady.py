@@ -35,12 +35,12 @@ class Unsteady(Settings, Scorer):
     def partner(self) -> Partner:
         return Partner("noise", self.changes)
 
-    def start(self, pool: Pool) -> UnsteadyState:
+    def start(self, pool: Pool) -> _UnsteadyState:
         assert pool.target.bins is not None
-        return UnsteadyState(len(pool), pool.target.bins)
+        return _UnsteadyState(len(pool), pool.target.bins)
 
 
-class UnsteadyState(PerInput):
+class _UnsteadyState(PerInput):
     def __init__(self, n: int, bins: Bins) -> None:
         super().__init__(n)
         self.bins = bins

@@ -105,14 +105,14 @@ class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
     def start(self, bank: Sequence[str]) -> Encode:
-        return lambda texts: np.stack([np.bincount([place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
+        return lambda texts: np.stack([np.bincount([_place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
 
 
 PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
 
 
 @functools.cache
-def place(word: str) -> int:
+def _place(word: str) -> int:
     """Where a word counts: the same in every process, so that stored thresholds stay true."""
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % PLACES
 

@@ -22,7 +22,7 @@ LEAST = 3  # faults a substitution must be seen in to be listed
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class _Side:
     """The neuron that decided for one of the two: its words, what passed it, its rank in both, where it was active."""
 
     neuron: int
@@ -36,12 +36,12 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerPair:
+class _LayerPair:
     """One layer."""
 
     layer: str
-    seed: Side
-    fault: Side
+    seed: _Side
+    fault: _Side
     completeness: tuple[float, float] | None = None  # what share of the class's gain the layer's neurons add up to
 
     @property
@@ -58,7 +58,7 @@ class LayerPair:
 class PathPair:
     """A seed and a fault, layer by layer."""
 
-    layers: tuple[LayerPair, ...]
+    layers: tuple[_LayerPair, ...]
     predicted: tuple[str, str]
     confidence: tuple[float, float]
     attributed: str  # the class whose logit was attributed for both
@@ -101,10 +101,10 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
             ranks = tuple(int((scores[i] > scores[i, unit]).sum()) + 1 for i in range(2))
             shown = shown_maps[layer.name][who] if layer.name in shown_maps else None
             text = ready.bank[layer.name, unit].text
-            sides.append(Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
+            sides.append(_Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
         gained = complete.get(layer.name)
         shares = (float(gained[0]), float(gained[1])) if gained is not None and bool(gained.isfinite().all()) else None
-        pairs.append(LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
+        pairs.append(_LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
     probs = exact(attribution.logits).softmax(1)
     best = probs.argmax(1).tolist()
     confidence = float(probs[0, best[0]]), float(probs[1, best[1]])
@@ -177,14 +177,14 @@ def substitutions(
     p = [float(fisher_exact([[h, n - h], [o, m - o]], alternative="greater")[1]) for _, _, _, h, o in rows]
     frequent = []
     for (layer, a, b, h, o), raw, corrected in zip(rows, p, holm(p), strict=True):
-        lift, low, high = risk_ratio(h, n, o, m)
+        lift, low, high = _risk_ratio(h, n, o, m)
         words = (ready.bank[layer.name, a].text, ready.bank[layer.name, b].text)
         if lift > 1:
             frequent.append(Substitution(layer.name, a, b, words, h, o, lift, low, high, raw, bool(corrected < 0.05)))
     return sorted(frequent, key=lambda s: (s.p, -s.faults))
 
 
-def risk_ratio(hit: int, n: int, other: int, m: int) -> tuple[float, float, float]:
+def _risk_ratio(hit: int, n: int, other: int, m: int) -> tuple[float, float, float]:
     """How many times more often, with its 95 % interval; half a case is added to each count, so that 0 does no harm."""
     a, b = (hit + 0.5) / (n + 1), (other + 0.5) / (m + 1)
     spread = np.sqrt(1 / (hit + 0.5) - 1 / (n + 1) + 1 / (other + 0.5) - 1 / (m + 1))

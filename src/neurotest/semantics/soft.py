@@ -74,7 +74,7 @@ class VectorReader(ABC):
 
 
 @dataclass(eq=False)
-class ByCritic(VectorReader):
+class _ByCritic(VectorReader):
     """Contributions of neurons to the logit of the reference's class, for the reference and for its mutants."""
 
     critic: Critic
@@ -185,7 +185,7 @@ class Contributions(Soft):
         critical = registry.build("critical", self.critical)
         if not isinstance(critical, CriticalSettings):
             raise BadInput(f"critical={self.critical!r}: expected a name of `neurotest list critical`.")
-        return ByCritic(critical.start(target, path_layers(target, self.depth, self.layers), train))
+        return _ByCritic(critical.start(target, path_layers(target, self.depth, self.layers), train))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,7 +104,7 @@ def _lower(values: NDArray[np.float64], quantile: float) -> float:
     return float(higher[0]) if value == values[0] and len(higher) else value
 
 
-def stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed: int) -> NDArray[np.int64]:
+def _stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed: int) -> NDArray[np.int64]:
     """So many images of every class (fewer where there are fewer; below 1 that share of it, at least one), one of each class
     after the other."""
     if per_class < 1:
@@ -124,7 +124,7 @@ def stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed
     return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
 
 
-def every_rule(mutations: Mutations) -> Draws:
+def _every_rule(mutations: Mutations) -> Draws:
     """All rules, each once."""
     return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
@@ -144,10 +144,10 @@ class _Part:
         if not len(train):
             raise BadInput("the training data is empty: tau needs images to be taken from.")
         groups = train.labels if train.labels is not None else predictions(target, train)
-        images = train.take(stratified(train, groups, per_class, seed))
+        images = train.take(_stratified(train, groups, per_class, seed))
         mutations = Rules95()
         mutations.check(tuple(images.shape))
-        draws = every_rule(mutations)
+        draws = _every_rule(mutations)
         key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
         key.update(np.ascontiguousarray(images.ids()).tobytes())
         return _Part(target, images, mutations, draws, cache_dir() / "paths" / f"{key.hexdigest()}.safetensors")

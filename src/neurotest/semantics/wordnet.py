@@ -18,13 +18,13 @@ FILES = ("index.noun", "data.noun")
 MOST = 1 << 26  # bytes of a file
 
 
-def places() -> list[Path]:
+def _places() -> list[Path]:
     folder = os.environ.get("NEUROTEST_WORDNET")
     return [Path(folder)] if folder else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
 
 
 @dataclass(frozen=True, eq=False)
-class WordNet:
+class _WordNet:
     """senses: word -> its first synsets. parents: synset -> the more general ones."""
 
     senses: dict[str, tuple[int, ...]]
@@ -78,7 +78,7 @@ class WordNet:
 
 
 @functools.cache
-def _read(folder: Path, senses: int) -> WordNet:
+def _read(folder: Path, senses: int) -> _WordNet:
     for name in FILES:
         if (folder / name).stat().st_size > MOST:
             raise BadInput(f"{folder / name} is larger than {MOST >> 20} MB: this is no file of WordNet.")
@@ -96,16 +96,16 @@ def _read(folder: Path, senses: int) -> WordNet:
                 start = 4 + 2 * int(parts[3], 16)  # after the words of the synset comes the number of its pointers
                 pointers = [parts[i : i + 2] for i in range(start + 1, start + 1 + 4 * int(parts[start]), 4)]
                 parents[int(parts[0])] = tuple(int(to) for kind, to in pointers if kind in ("@", "@i"))
-        return WordNet(words, parents)
+        return _WordNet(words, parents)
     except (OSError, ValueError, IndexError) as error:
         raise BadInput(f"cannot read WordNet in {folder}: {error}.") from error
 
 
-def read(senses: int = 3) -> WordNet:
+def read(senses: int = 3) -> _WordNet:
     """WordNet from wherever its files are."""
-    folder = next((place for place in places() if all((place / name).is_file() for name in FILES)), None)
+    folder = next((place for place in _places() if all((place / name).is_file() for name in FILES)), None)
     if folder is None:
-        looked = ", ".join(str(p) for p in places())
+        looked = ", ".join(str(p) for p in _places())
         raise BadInput(
             f"encoder=wordnet needs WordNet's files {' and '.join(FILES)} (Debian package wordnet-base), not found in {looked}: "
             "install them, name their folder in NEUROTEST_WORDNET, or choose encoder=lsa."

@@ -22,7 +22,7 @@ def check_square(neurons: int) -> None:
     check_memory(24 * neurons * neurons, f"the covariance of {neurons:,} neurons", way_out)
 
 
-def ledoit_wolf(centred: Floats) -> Floats:
+def _ledoit_wolf(centred: Floats) -> Floats:
     """Covariance shrunk towards its mean variance by the intensity Ledoit and Wolf (2004) estimate: (d, d)."""
     n, d = centred.shape
     sample: Floats = centred.T @ centred / n
@@ -38,7 +38,7 @@ def ledoit_wolf(centred: Floats) -> Floats:
     return shrunk
 
 
-def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Floats, float, bool]:
+def _whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Floats, float, bool]:
     """W with W W^T the inverse covariance, log of the determinant's root of the covariance, and whether it was shrunk.
 
     `auto` takes the covariance as it is when it can be inverted in float64, otherwise Ledoit and Wolf's of the same points with
@@ -54,7 +54,7 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
             return vectors[:, kept] / np.sqrt(values[kept]), float(0.5 * np.log(values[kept]).sum()), False
         if values[0] > 0 and top / values[0] < WORST:
             return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), False
-    shrunk = ledoit_wolf(centred)
+    shrunk = _ledoit_wolf(centred)
     mean = float(np.trace(shrunk)) / len(shrunk)
     shrunk[np.diag_indices(len(shrunk))] += 1e-6 * mean if mean > 0 else 1e-12
     values, vectors = np.linalg.eigh(shrunk)
@@ -83,7 +83,7 @@ class Gaussian:
         self.mean = points.mean(axis=0)
         self.few = len(points) <= points.shape[1]  # so few points have a singular covariance
         centred = points - self.mean
-        self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
+        self.whiten, _, self.shrunk = _whitening(centred.T @ centred / len(points), centred, inverse)
 
     def squared_distance(self, values: Floats) -> Floats:
         """Squared Mahalanobis distance from the mean: (n,)."""
@@ -104,7 +104,7 @@ class Kernels:
         if bandwidth == "scott":
             centred = points - self.mean
             covariance = centred.T @ centred / max(1, n - 1)
-            whiten, root, self.shrunk = whitening(covariance, centred, inverse)
+            whiten, root, self.shrunk = _whitening(covariance, centred, inverse)
             factor = n ** (-1 / (d + 4))
             self.whiten: Floats = whiten / factor
             log_root = root + d * np.log(factor)

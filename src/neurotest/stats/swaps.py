@@ -13,7 +13,7 @@ Findings = Iterable[tuple[int, Hashable]]  # (seed, kind)
 CHUNK = 1 << 24  # numbers held at once
 
 
-class Swapped(NamedTuple):
+class _Swapped(NamedTuple):
     """Kinds of the one and of the other, and the interval of their difference if the two did not differ."""
 
     left: int
@@ -31,7 +31,7 @@ class Swapped(NamedTuple):
         return "left" if self.difference > self.high else "right" if self.difference < self.low else None
 
 
-def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: float = 0.95, seed: int = 0) -> Swapped:
+def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: float = 0.95, seed: int = 0) -> _Swapped:
     """Kinds found by two campaigns from the same seeds, with what exchanging the two, seed by seed at random, would give.
 
     If both search alike, each seed's findings could as well be the other's. A bootstrap would leave a third of the seeds out, and
@@ -44,7 +44,7 @@ def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: 
     seeds = {s: i for i, s in enumerate(sorted({s for side in pairs for s, _ in side}))}
     kinds = {k: i for i, k in enumerate(dict.fromkeys(k for side in pairs for _, k in side))}
     if not kinds:
-        return Swapped(0, 0, 0.0, 0.0)
+        return _Swapped(0, 0, 0.0, 0.0)
     ours, theirs = (_table([(seeds[s], kinds[k]) for s, k in side], len(seeds), len(kinds)) for side in pairs)
     generator = rng.stream("stats.swaps", seed)
     differences = np.empty(draws)
@@ -55,7 +55,7 @@ def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: 
         b = swap @ ours + (1 - swap) @ theirs > 0
         differences[start : start + len(swap)] = a.sum(1) - b.sum(1, dtype=np.float64)
     reach = float(np.quantile(np.abs(differences), level))  # exchanging everything turns the sign: the interval is symmetric
-    return Swapped(len({k for _, k in pairs[0]}), len({k for _, k in pairs[1]}), -reach, reach)
+    return _Swapped(len({k for _, k in pairs[0]}), len({k for _, k in pairs[1]}), -reach, reach)
 
 
 def _table(places: list[tuple[int, int]], seeds: int, kinds: int) -> Any:

@@ -115,12 +115,12 @@ def test_on_a_bank_few_steps_are_as_far_down_as_sixty_of_the_other_solver(wanted
     """Counted from where both start to where the descent ends: what either has left is less than a hundredth of the way."""
     some = data("zoo:mnist/train", limit=800)
     assert some.labels is not None
-    rows, _ = bank.build(load("zoo:mnist-lenet1"), some, some.labels)
+    rows, _ = bank._build(load("zoo:mnist-lenet1"), some, some.labels)
     if wanted == "head":
-        x, outputs, labels, steps = prior.with_one(rows.facts.features).double(), rows.facts.outputs, rows.labels, prior.STEPS
+        x, outputs, labels, steps = prior._with_one(rows.facts.features).double(), rows.facts.outputs, rows.labels, prior.STEPS
     else:
         features = torch.from_numpy(rows.facts.features).double()
-        x, labels, steps = shares.expanded(features, features.std(dim=0)), rows.operators, shares.DESCENT
+        x, labels, steps = shares._expanded(features, features.std(dim=0)), rows.operators, shares.DESCENT
         outputs = Outputs(torch.zeros(len(rows), len(rows.names), dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
     arguments = x, outputs, aims, torch.ones(len(rows), dtype=torch.float64), 30.0

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import select
-from neurotest.select.dropout import BALD, MCDropout, mutual_information, predictive_entropy, variation_ratio
+from neurotest.select.dropout import BALD, MCDropout, _mutual_information, _predictive_entropy, _variation_ratio
 from neurotest.select.thinning import Thinned
 from neurotest.target import Target
 
@@ -21,10 +21,10 @@ SAMPLES = torch.tensor(
 
 
 def test_by_hand() -> None:
-    assert variation_ratio(SAMPLES).tolist() == [0.25, 0.25]  # a tie goes to the first class: votes 3:1 twice
+    assert _variation_ratio(SAMPLES).tolist() == [0.25, 0.25]  # a tie goes to the first class: votes 3:1 twice
     quarter = -(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25))
-    assert predictive_entropy(SAMPLES).tolist() == pytest.approx([quarter, 1.0])
-    assert mutual_information(SAMPLES).tolist() == pytest.approx([quarter, 1 - (1 + quarter + 1 + quarter) / 4])
+    assert _predictive_entropy(SAMPLES).tolist() == pytest.approx([quarter, 1.0])
+    assert _mutual_information(SAMPLES).tolist() == pytest.approx([quarter, 1 - (1 + quarter + 1 + quarter) / 4])
 
 
 def test_predictive_entropy_decides_between_equal_ratios_only() -> None:

@@ -41,7 +41,7 @@ def bank(n: int = 2000, share: float = 0.5, seed: int = 1) -> Bank:
 def test_em_by_hand() -> None:
     """A classifier that knows for certain: the shares are those of its answers."""
     chances = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    assert shares.maximise(chances, np.array([0.5, 0.5])).tolist() == [0.75, 0.25]
+    assert shares._maximise(chances, np.array([0.5, 0.5])).tolist() == [0.75, 0.25]
 
 
 def test_em_equals_a_plain_loop() -> None:
@@ -56,14 +56,14 @@ def test_em_equals_a_plain_loop() -> None:
             for o in range(3):
                 sums[o] += joint[o] / sum(joint)
         pi = [s / len(chances) for s in sums]
-    assert shares.maximise(chances, before, steps=7) == pytest.approx(pi)
+    assert shares._maximise(chances, before, steps=7) == pytest.approx(pi)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_shares_are_a_distribution(seed: int, count: int) -> None:
     chances = rng.stream("test.em.any", seed).dirichlet(np.ones(count), 30)
-    found = shares.maximise(chances, np.full(count, 1 / count))
+    found = shares._maximise(chances, np.full(count, 1 / count))
     assert found.sum() == pytest.approx(1)
     assert (found >= 0).all()
 
@@ -101,15 +101,15 @@ def test_the_rate_of_weighted_rows_by_hand() -> None:
     """Budget one half: the first row (0.25), and half of the second's 0.5."""
     scores, faults = np.array([3.0, 2.0, 1.0]), np.array([True, False, True])
     portion = np.array([0.25, 0.5, 0.25])
-    assert prior.rates(scores, faults, portion, (0.5, 1.0)) == pytest.approx([0.25 / 0.5, 0.5])
-    assert prior.gain(scores, scores, faults, portion) == 0
+    assert prior._rates(scores, faults, portion, (0.5, 1.0)) == pytest.approx([0.25 / 0.5, 0.5])
+    assert prior._gain(scores, scores, faults, portion) == 0
 
 
 def test_each_half_is_judged_by_the_head_of_the_other() -> None:
     """Re-derived half by half and row by row."""
     one = bank(200)
     weights = torch.ones(200, dtype=torch.float64)
-    head, odds = prior.crossfit(one, weights, 30.0)
+    head, odds = prior._crossfit(one, weights, 30.0)
     x = np.column_stack([one.facts.features, np.ones(200)]).astype(np.float64)
     heads = []
     for half in (1, 0):

@@ -20,25 +20,25 @@ from neurotest.semantics.describe.caption import (
     Decoder,
     LanguageModel,
     Vocabulary,
-    beam,
+    _beam,
+    _joined,
+    _tokens,
     best_descriptions,
-    joined,
-    tokens,
     train_module,
     until_stop,
 )  # fmt: skip
-from neurotest.semantics.describe.corpus import annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
-from neurotest.semantics.describe.milan import Decoders, Milan
+from neurotest.semantics.describe.corpus import _annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
+from neurotest.semantics.describe.milan import Milan, _Decoders
 from neurotest.semantics.descriptions import describe
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["red", "t-shirt", ",", "7", "ankle", "boot", ";"]), max_size=8))
 def test_words_there_and_back(words: list[str]) -> None:
-    vocabulary = Vocabulary.of([joined(words), "red"])
-    assert tokens(joined(words)) == words
-    (row,) = vocabulary.encode([joined(words)])
-    assert vocabulary.decode(row.tolist()) == joined(words)
+    vocabulary = Vocabulary.of([_joined(words), "red"])
+    assert _tokens(_joined(words)) == words
+    (row,) = vocabulary.encode([_joined(words)])
+    assert vocabulary.decode(row.tolist()) == _joined(words)
     assert vocabulary.words[:3] == SPECIAL
     assert vocabulary.encode(["xyzzy"])[0, 0] == ODD
 
@@ -74,7 +74,7 @@ def test_a_wide_beam_finds_what_enumeration_finds() -> None:
     decoder, _ = small(5)
     vectors = torch.randn(3, 4, 3, generator=torch.Generator().manual_seed(2))
     rows = torch.tensor(sequences(5, 2))
-    words, likely = beam(decoder, vectors, width=5, length=2)
+    words, likely = _beam(decoder, vectors, width=5, length=2)
     for n in range(3):
         with torch.no_grad():
             logs = (decoder(vectors[n : n + 1].expand(len(rows), -1, -1), rows) * until_stop(rows)).sum(dim=1)
@@ -92,7 +92,7 @@ def test_reranking_by_hand() -> None:
     vectors = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4))
     for temperature in (0.0, 0.2, 1.0):
         descriptions = best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
-        words, likely = beam(decoder, vectors, width=5)
+        words, likely = _beam(decoder, vectors, width=5)
         for n in range(2):
             with torch.no_grad():
                 common = (language(words[n]) * until_stop(words[n])).sum(dim=1)
@@ -122,7 +122,7 @@ def test_decoders_learn_what_vectors_say() -> None:
     losses = train_module(decoder, batches(), rate=1e-2)
     train_module(language, [(w,) for _, w in batches()[:30]])
     assert np.mean(losses[-5:]) < 0.3 * np.mean(losses[:5])
-    decoders = Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
+    decoders = _Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
     descriptions = decoders.describe(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
     assert [text for text, _ in descriptions] == texts
     assert all(0 < score <= 1 for _, score in descriptions)
@@ -189,7 +189,7 @@ def annotated_folder(root: Path) -> Path:
 
 
 def test_human_annotations_are_read(tmp_path: Path) -> None:
-    first, second = annotated(annotated_folder(tmp_path / "a"))
+    first, second = _annotated(annotated_folder(tmp_path / "a"))
     assert list(first[2]) == ["dark things", "night"]
     assert list(second[2]) == ["bright"]
     assert first[1].shape == (3, 28, 28)
@@ -203,12 +203,12 @@ def test_annotations_that_do_not_fit(tmp_path: Path) -> None:
     root = annotated_folder(tmp_path / "a")
     np.save(root / "layer1" / "masks.npy", np.zeros((2, 3, 1, 5, 5), np.uint8))
     with pytest.raises(BadInput, match="do not belong together"):
-        list(annotated(root))
+        list(_annotated(root))
     (root / "layer1" / "images.npy").unlink()
     with pytest.raises(BadInput, match="cannot be read"):
-        list(annotated(root))
+        list(_annotated(root))
     with pytest.raises(BadInput, match="cannot be read as a table"):
-        list(annotated(tmp_path))
+        list(_annotated(tmp_path))
 
 
 def test_the_describer_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from neurotest.mutate.rules import Rules95
 from neurotest.semantics import threshold
 from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.semantics.guidance import Guidance
-from neurotest.semantics.threshold import every_rule, stratified, tau
+from neurotest.semantics.threshold import _every_rule, _stratified, tau
 from neurotest.target import Target
 
 
@@ -59,17 +59,17 @@ def test_something_is_always_below_and_never_everything(values: list[float], qua
 def test_a_stratified_sample_has_as_many_of_each_class() -> None:
     labels = np.array([0] * 50 + [1] * 5 + [2] * 20)
     source = ArraySource(np.zeros((75, 1, 4, 4), dtype=np.uint8), labels)
-    chosen = stratified(source, labels, 6, seed=0)
+    chosen = _stratified(source, labels, 6, seed=0)
     assert np.bincount(labels[chosen]).tolist() == [6, 5, 6]
     assert len(set(chosen.tolist())) == len(chosen)
     assert labels[chosen[:3]].tolist() == [0, 1, 2]  # so that a beginning of it is stratified, too
-    assert stratified(source, labels, 6, seed=0).tolist() == chosen.tolist()
+    assert _stratified(source, labels, 6, seed=0).tolist() == chosen.tolist()
     with pytest.raises(BadInput, match="per_class"):
-        stratified(source, labels, 0, seed=0)
+        _stratified(source, labels, 0, seed=0)
 
 
 def test_there_are_95_rules_and_each_is_drawn_once() -> None:
-    draws = every_rule(Rules95())
+    draws = _every_rule(Rules95())
     assert len(draws) == 95
     assert len({(int(k), *p) for k, p in zip(draws.kind, draws.parameters.tolist(), strict=True)}) == 95
 

@@ -16,7 +16,7 @@ from neurotest.report import write_report
 from neurotest.semantics.describe.api import material, output_layer
 from neurotest.semantics.describe.profile import ClassProfile
 from neurotest.semantics.describe.record import read_rating
-from neurotest.semantics.describe.sheets import LEFT, tiles
+from neurotest.semantics.describe.sheets import LEFT, _tiles
 from neurotest.semantics.describe.validate import by_exemplars, fewer, named, output_units
 from neurotest.semantics.describe.work import recorded
 from neurotest.semantics.descriptions import UNKNOWN, Description, Descriptions
@@ -109,7 +109,7 @@ def test_a_run_has_table_exemplars_sheets_and_page(tmp_path: Path) -> None:
 def test_sheets_are_dim_outside_the_mask() -> None:
     """A neuron of the pooled layer sees one quadrant: its tile is as it was there and dark elsewhere."""
     work = material(target(), source(), "pool", k=2)
-    strip = next(tiles(work, "pool", np.array([0])))
+    strip = next(_tiles(work, "pool", np.array([0])))
     x = source().read([int(work.exemplars.top("pool")[0][0, 0])])[0, 0]
     tile = strip[:48, :48].astype(float)
     scale = 48 // 8

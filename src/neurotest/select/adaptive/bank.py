@@ -66,14 +66,14 @@ class Bank:
         return Bank(self.facts.only(kept), self.labels[kept], numbers[kept], self.images[kept], left)
 
 
-def sample_of(train: Source, seed: int) -> Source:
+def _sample_of(train: Source, seed: int) -> Source:
     """At most MOST labelled images, drawn at random."""
     if len(train) <= MOST:
         return train
     return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST]))
 
 
-def names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
+def _names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
     names = [PLAIN] if None in copies else []
     return tuple(dict.fromkeys([*names, *(name for one in copies if one is not None for name in one.names)]))
 
@@ -82,7 +82,7 @@ class _Copies:
     """The images of a source, changed; each draw depends on the seed, the number of the copy and the image's place alone."""
 
     def __init__(self, target: Target, source: Source, seed: int, copies: Sequence[Mutations | None]) -> None:
-        self.target, self.source, self.copies, self.names = target, source, copies, names_of(copies)
+        self.target, self.source, self.copies, self.names = target, source, copies, _names_of(copies)
         self.draws = [
             None if one is None else one.draw(rng.stream("select.bank", seed, number), len(source))
             for number, one in enumerate(copies)
@@ -109,7 +109,7 @@ class _Copies:
             yield from x.split(BLOCK)
 
 
-def build(
+def _build(
     target: Target,
     source: Source,
     labels: np.ndarray,
@@ -148,12 +148,12 @@ def of_training(
     target: Target, train: Source, *, copies: Sequence[Mutations | None] = COPIES, progress: Progress | None = None
 ) -> tuple[Bank, Basis]:
     """The bank of some training data in a basis of its own, from the cache or made and put there."""
-    images = sample_of(train, 0)
+    images = _sample_of(train, 0)
     assert images.labels is not None
     place = cache_dir() / "banks" / f"{_key(target, images, copies)}.npz"
-    if (kept := _read(place, names_of(copies))) is not None:
+    if (kept := _read(place, _names_of(copies))) is not None:
         return kept
-    bank, basis = build(target, images, images.labels, copies=copies, progress=progress)
+    bank, basis = _build(target, images, images.labels, copies=copies, progress=progress)
     with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
         np.savez(file, allow_pickle=False, **_arrays(bank, basis))
     return bank, basis
@@ -196,4 +196,4 @@ def of_pool(
     if len(surest) > MOST:
         surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
     surest = np.sort(surest)
-    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]
+    return _build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]

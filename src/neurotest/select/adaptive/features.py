@@ -178,7 +178,7 @@ class Gather:
         else:
             self._put("logits", index, logits.float().numpy())
         self.seen += len(index)
-        parts = parts_of(trace)
+        parts = _parts_of(trace)
         if self.basis is not None and not self.waiting and len(index) == BLOCK:
             self._put("features", index, self.basis(parts).numpy())
             return
@@ -213,7 +213,7 @@ class Gather:
         return Facts(**self.arrays, embedding=None if self.basis is None else self.basis.embedding)
 
 
-def parts_of(trace: Trace) -> Parts:
+def _parts_of(trace: Trace) -> Parts:
     """What a basis takes of a trace."""
     hidden, early, picture = _parts(list(trace[WANT].values()))
     return hidden.cpu().float(), early.cpu().float(), picture.cpu().float()

@@ -36,7 +36,7 @@ class Prior:
     trained: bool = True  # with true labels; False: with the network's own predictions, from the pool itself
 
 
-def with_one(features: np.ndarray) -> Tensor:
+def _with_one(features: np.ndarray) -> Tensor:
     x = torch.from_numpy(np.ascontiguousarray(features)).float()
     return torch.cat([x, torch.ones(len(x), 1)], dim=1)
 
@@ -49,20 +49,20 @@ def learn(bank: Bank, pool: Facts, *, ridge: float = 30.0, seed: int = 0) -> Pri
     portion = pi[bank.operators] / sizes[bank.operators]  # sums to 1
     weights = torch.from_numpy((1 - EVERYWHERE) * portion * len(bank) + EVERYWHERE)
     outputs, labels = bank.facts.outputs, torch.from_numpy(bank.labels)
-    head, oof = crossfit(bank, weights, ridge)
+    head, oof = _crossfit(bank, weights, ridge)
     faults = (labels != outputs.predicted).double()
     gini = outputs.gini_odds()
     constant, plain, slope = learner.stacked(torch.stack([gini, oof], dim=1), faults, weights)
     mixed = constant + plain * gini + slope * oof
-    promise = gain(mixed.numpy(), gini.numpy(), faults.numpy() > 0.5, portion)
+    promise = _gain(mixed.numpy(), gini.numpy(), faults.numpy() > 0.5, portion)
     by_name = dict(zip(bank.names, pi.tolist(), strict=True))
     guarded = by_name.get(PLAIN, 0.0) >= NATURAL and promise < LITTLE
     return Prior(head, (0.0, 1.0, 0.0) if guarded else (constant, plain, slope), by_name, promise, guarded)
 
 
-def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
+def _crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
     """The mean of the heads of the even and of the odd images, and each row's fault odds by the head that has not seen it."""
-    x, outputs, labels = with_one(bank.facts.features), bank.facts.outputs, torch.from_numpy(bank.labels)
+    x, outputs, labels = _with_one(bank.facts.features), bank.facts.outputs, torch.from_numpy(bank.labels)
     odd = torch.from_numpy(bank.images % 2 == 1)
     heads, odds = [], torch.empty(len(bank), dtype=torch.float64)
     for half in (odd, ~odd):
@@ -74,13 +74,13 @@ def crossfit(bank: Bank, weights: Tensor, ridge: float) -> tuple[Tensor, Tensor]
     return (heads[0] + heads[1]) / 2, odds
 
 
-def gain(ours: np.ndarray, theirs: np.ndarray, faults: np.ndarray, portion: np.ndarray) -> float:
+def _gain(ours: np.ndarray, theirs: np.ndarray, faults: np.ndarray, portion: np.ndarray) -> float:
     """Difference of two scores in points: the share of faults among the rows that make up 2, 5 and 10 % of the weight."""
-    first, second = (np.array(rates(scores, faults, portion, PROMISED)) for scores in (ours, theirs))
+    first, second = (np.array(_rates(scores, faults, portion, PROMISED)) for scores in (ours, theirs))
     return 100 * float((first - second).mean())
 
 
-def rates(scores: np.ndarray, faults: np.ndarray, portion: np.ndarray, budgets: Sequence[float]) -> list[float]:
+def _rates(scores: np.ndarray, faults: np.ndarray, portion: np.ndarray, budgets: Sequence[float]) -> list[float]:
     """Weighted share of faults in the highest-scored rows that together weigh each of these budgets of all."""
     order = np.argsort(-scores, kind="stable")
     weight = portion[order] / portion.sum()
@@ -91,5 +91,5 @@ def rates(scores: np.ndarray, faults: np.ndarray, portion: np.ndarray, budgets: 
 
 def from_pool(bank: Bank, *, ridge: float = 30.0) -> Prior:
     """Without training data: from changed copies of pool inputs whose prediction is taken for the truth."""
-    head, _ = crossfit(bank, torch.ones(len(bank), dtype=torch.float64), ridge)
+    head, _ = _crossfit(bank, torch.ones(len(bank), dtype=torch.float64), ridge)
     return Prior(head, (0.0, 1.0, 0.0), {}, 0.0, guarded=False, trained=False)

@@ -82,7 +82,7 @@ class Scanned:
             return [self.reason]
         if self.bank is None or self.prior is None:
             return []
-        return [looks(self.prior), promise(self.prior), *rough(self.images)]
+        return [_looks(self.prior), _promise(self.prior), *_rough(self.images)]
 
     @property
     def images(self) -> int:
@@ -90,21 +90,21 @@ class Scanned:
         return 0 if self.bank is None else int(self.bank.images.max() + 1)
 
 
-def looks(prior: Prior) -> str:
+def _looks(prior: Prior) -> str:
     """What EM found in the unlabelled pool."""
     shares = sorted(prior.shares.items(), key=lambda item: -item[1])
     named = ", ".join(f"{100 * share:.0f} % {name}" for name, share in shares if share >= SHOWN)
     return f"by its looks the pool is {named} (no label was needed for that; a change that is not simulated looks like another)."
 
 
-def rough(images: int) -> list[str]:
+def _rough(images: int) -> list[str]:
     """A warning where few training images stand behind what was found."""
     if images >= FEW:
         return []
     return [f"only {images} training images (--train): what the pool looks like and the expected gain are rough; 5,000 are used."]
 
 
-def promise(prior: Prior) -> str:
+def _promise(prior: Prior) -> str:
     """The expected gain before the first label."""
     if prior.guarded:
         return "the pool looks natural and changed training images promise no gain over DeepGini: its order is the start."

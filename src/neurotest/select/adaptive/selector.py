@@ -219,11 +219,11 @@ def summary(loop: Loop, size: int) -> str:
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
-        + (f" {compared_words(loop)}" if loop.labels else "")
+        + (f" {_compared_words(loop)}" if loop.labels else "")
     )
 
 
-def compared_words(loop: Loop) -> str:
+def _compared_words(loop: Loop) -> str:
     """The measured gain so far: faults found, beside what DeepGini's first picks hold as far as that is known."""
     c = loop.compared()
     gain = 100 * (c.faults - c.deepgini) / max(c.labels, 1)

@@ -16,7 +16,7 @@ DESCENT = 28  # steps of the classifier's descent: it is then as far down as an 
 STEPS = 60  # of EM
 
 
-def expanded(x: Tensor, deviations: Tensor) -> Tensor:
+def _expanded(x: Tensor, deviations: Tensor) -> Tensor:
     """[X / sd, the first squares of it, 1]: (n, d) -> (n, d + SQUARES + 1)."""
     even = x / deviations
     return torch.cat([even, even[:, :SQUARES].square().clamp_max(CAP), torch.ones(len(x), 1, dtype=x.dtype)], dim=1)
@@ -29,20 +29,20 @@ def estimate(
     rows = np.concatenate([_some(np.flatnonzero(operators == number), seed, number) for number in range(count)])
     x = torch.from_numpy(features[rows]).float()
     deviations = (x - x.mean(dim=0)).square_().mean(dim=0).sqrt_().clamp_min(1e-9)  # `std` takes ten times as long
-    z, classes = expanded(x, deviations), torch.from_numpy(operators[rows])
+    z, classes = _expanded(x, deviations), torch.from_numpy(operators[rows])
     aims = torch.nn.functional.one_hot(classes, count).double()
     none = torch.zeros(len(rows), count, dtype=torch.float64)
     ones = torch.ones(len(rows), dtype=torch.float64)
     weights = quick_head(z, Outputs(none), aims, ones, ridge, steps=DESCENT)
-    chances = (expanded(torch.from_numpy(pool).float(), deviations) @ weights.float()).double().softmax(dim=1)
-    return maximise(chances.numpy(), aims.mean(dim=0).numpy())
+    chances = (_expanded(torch.from_numpy(pool).float(), deviations) @ weights.float()).double().softmax(dim=1)
+    return _maximise(chances.numpy(), aims.mean(dim=0).numpy())
 
 
 def _some(rows: np.ndarray, seed: int, number: int) -> np.ndarray:
     return np.sort(rng.stream("select.shares", seed, number).permutation(rows)[:EACH])
 
 
-def maximise(chances: np.ndarray, before: np.ndarray, steps: int = STEPS) -> np.ndarray:
+def _maximise(chances: np.ndarray, before: np.ndarray, steps: int = STEPS) -> np.ndarray:
     """EM: the class shares under which a classifier's probabilities (n, k), made with shares `before`, fit the pool."""
     shares = before
     ratio = chances / np.maximum(before, 1e-12)

@@ -20,7 +20,7 @@ from neurotest.stats.bootstrap import Interval, random_fdr, wilson
 Entry = dict[str, Any]  # as JSON holds it
 
 
-class Advice(NamedTuple):
+class _Advice(NamedTuple):
     """Whether to go on, why, and what to type."""
 
     go_on: bool
@@ -76,27 +76,27 @@ def as_many_random(pool: int, labels: int, faults: int, rest: Remaining) -> Inte
     return Interval(total / pool, random_fdr(pool, fewest, labels).low, random_fdr(pool, most, labels).high)
 
 
-def advise(path: Path, number: int, pending: int, size: int, rate: float, left: int, rest: float, stop: float | None) -> Advice:
+def advise(path: Path, number: int, pending: int, size: int, rate: float, left: int, rest: float, stop: float | None) -> _Advice:
     """Label what is pending; go on while faults are believed to be left and the next batch promises more than random inputs.
 
     number: of the newest round, in which `pending` inputs have no label. size, rate: of the next batch, and the share of faults
     expected in it. left, rest: inputs without a label, and how many of them are believed to be faults.
     """
     if not left:
-        return Advice(False, "Stop: every input of the pool has a label.", None)
+        return _Advice(False, "Stop: every input of the pool has a label.", None)
     chance = min(1.0, rest / left)
     promise = f"expected to give {rate * size:.2g} faults ({100 * rate:.2g} %)"
     if pending:
         commands = f"{command('export', path, '--format', 'csv', '--out', 'FILE')}, then {command('labels', path, 'add', 'FILE')}"
-        return Advice(True, f"Round {number} waits for {pending} labels, {promise}.", commands)
+        return _Advice(True, f"Round {number} waits for {pending} labels, {promise}.", commands)
     batch = f"the next {size} labels are {promise}"
     if stop is not None and rate < stop:
-        return Advice(False, f"Stop: {batch}, fewer than stop={stop:g}.", None)
+        return _Advice(False, f"Stop: {batch}, fewer than stop={stop:g}.", None)
     if rest < 1:
-        return Advice(False, f"Stop: {batch}, and less than one fault is believed to be left.", None)
+        return _Advice(False, f"Stop: {batch}, and less than one fault is believed to be left.", None)
     if rate <= chance:
-        return Advice(False, f"Stop: {batch}, no more than random inputs ({100 * chance:.2g} %).", None)
-    return Advice(True, f"Go on: {batch}, random ones {100 * chance:.2g} %.", command("select", "--resume", path))
+        return _Advice(False, f"Stop: {batch}, no more than random inputs ({100 * chance:.2g} %).", None)
+    return _Advice(True, f"Go on: {batch}, random ones {100 * chance:.2g} %.", command("select", "--resume", path))
 
 
 def _suspects(run: Run, loop: Loop) -> list[Entry]:

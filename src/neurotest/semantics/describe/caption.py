@@ -15,16 +15,16 @@ SPECIAL = ("<start>", "<stop>", "<odd>")
 LENGTH = 15
 
 
-def tokens(text: str) -> list[str]:
+def _tokens(text: str) -> list[str]:
     """Words, numbers with their letters, and commas.
 
-    >>> tokens("Ankle boot, T-shirt")
+    >>> _tokens("Ankle boot, T-shirt")
     ['ankle', 'boot', ',', 't-shirt']
     """
     return re.findall(r"[\w-]+|[,;]", text.lower())
 
 
-def joined(words: Iterable[str]) -> str:
+def _joined(words: Iterable[str]) -> str:
     """The text that tokens came from, in lower case."""
     return re.sub(r"\s+([,;])", r"\1", " ".join(words))
 
@@ -37,20 +37,20 @@ class Vocabulary:
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Vocabulary:
-        return cls((*SPECIAL, *sorted({word for text in texts for word in tokens(text)})))
+        return cls((*SPECIAL, *sorted({word for text in texts for word in _tokens(text)})))
 
     def encode(self, texts: Sequence[str], length: int = LENGTH) -> Tensor:
         """(n, length + 1) numbers, stop at the end and after it."""
         numbers = {word: number for number, word in enumerate(self.words)}
         out = torch.full((len(texts), length + 1), STOP)
         for row, text in enumerate(texts):
-            coded = [numbers.get(word, ODD) for word in tokens(text)][:length]
+            coded = [numbers.get(word, ODD) for word in _tokens(text)][:length]
             out[row, : len(coded)] = torch.tensor(coded, dtype=torch.long)
         return out
 
     def decode(self, numbers: Sequence[int]) -> str:
         end = list(numbers).index(STOP) if STOP in numbers else len(numbers)
-        return joined(self.words[n] for n in numbers[:end])
+        return _joined(self.words[n] for n in numbers[:end])
 
 
 class Decoder(nn.Module):
@@ -117,7 +117,7 @@ def until_stop(words: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
+def _beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
     """The `width` likeliest descriptions found by beam search: (n, width, length + 1) words and (n, width) log-probabilities."""
     n, k, features = vectors.shape
     words = decoder.out.out_features
@@ -152,7 +152,7 @@ def best_descriptions(
 
     Of the beam the one that says most about this neuron: largest log p(d | R) - temperature log p(d).
     """
-    words, likely = beam(decoder, vectors, width=width)
+    words, likely = _beam(decoder, vectors, width=width)
     n, candidates, length = words.shape
     flat = words.view(n * candidates, length)
     common = (language(flat) * until_stop(flat)).sum(dim=1).view(n, candidates)

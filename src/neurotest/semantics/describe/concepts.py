@@ -68,13 +68,13 @@ class Concepts(checks.Settings, Describer):
         source = self.source(material)
         assert source.classes is not None
         assert source.labels is not None
-        groups, values = source.labels, pooled(material, source)
+        groups, values = source.labels, _pooled(material, source)
         if material.data is not None:  # images of no concept
-            others = pooled(material, material.data)
+            others = _pooled(material, material.data)
             groups = np.concatenate([groups, np.full(len(material.data), -1)])
             values = {name: np.concatenate([values[name], others[name]]) for name in values}
         for layer, table in values.items():
-            area, error = areas(table, groups, len(source.classes))  # (concepts, neurons)
+            area, error = _areas(table, groups, len(source.classes))  # (concepts, neurons)
             best = area.argmax(axis=0)
             for neuron, concept in enumerate(best):
                 value = area[concept, neuron]
@@ -82,7 +82,7 @@ class Concepts(checks.Settings, Describer):
                     yield Description(layer, neuron, source.classes[concept], float(value), "concepts")
 
 
-def pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:
+def _pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:
     """Every input's spatial maximum per neuron: layer -> (n, neurons)."""
     want = Want(layers=globs(material.layers), keep="map")
     parts: dict[str, list[NDArray[np.float32]]] = {layer.name: [] for layer in material.layers}
@@ -94,7 +94,7 @@ def pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]
     return {name: np.concatenate(some) for name, some in parts.items()}
 
 
-def areas(values: NDArray[np.float32], groups: NDArray[np.int64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _areas(values: NDArray[np.float32], groups: NDArray[np.int64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """AUC of each group against all other inputs, (groups, neurons), and its standard error under chance, (groups,)."""
     from scipy.stats import rankdata
 

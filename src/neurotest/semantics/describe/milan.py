@@ -41,7 +41,7 @@ STORED = ("teller", "language")  # what the two decoders are called in files
 
 
 @dataclass(eq=False)
-class Decoders:
+class _Decoders:
     """Both decoders with their words, and the scale of annotation vectors they were trained with."""
 
     decoder: Decoder
@@ -107,7 +107,7 @@ class Milan(checks.Settings, Describer):
         annotate = annotator(shape[0], self.pooling)
         decoders = self.trained(shape, annotate)
         for layer in material.layers:
-            vectors = vectors_of(material, material.exemplars, annotate, layer.name)
+            vectors = _vectors_of(material, material.exemplars, annotate, layer.name)
             descriptions = decoders.describe(vectors, width=self.beam, temperature=self.temperature)
             for neuron, (text, score) in enumerate(descriptions):
                 if text and score >= self.least:
@@ -115,7 +115,7 @@ class Milan(checks.Settings, Describer):
 
     # -- training
 
-    def trained(self, shape: tuple[int, ...], annotate: Annotator | None = None) -> Decoders:
+    def trained(self, shape: tuple[int, ...], annotate: Annotator | None = None) -> _Decoders:
         """The decoders for images of a shape, from the cache where they were trained before."""
         annotate = annotate or annotator(shape[0], self.pooling)
         place = self._place(shape, annotate)
@@ -125,8 +125,8 @@ class Milan(checks.Settings, Describer):
                 _save(decoders, place)
         return decoders
 
-    def train(self, shape: tuple[int, ...], annotate: Annotator) -> Decoders:
-        pairs = training_pairs(self.corpus, self.pairs, self.seed, shape, annotate)
+    def train(self, shape: tuple[int, ...], annotate: Annotator) -> _Decoders:
+        pairs = _training_pairs(self.corpus, self.pairs, self.seed, shape, annotate)
         vocabulary = Vocabulary.of(pairs.texts)
         words = vocabulary.encode(pairs.texts)
         flat = pairs.vectors.flatten(0, 1)
@@ -138,7 +138,7 @@ class Milan(checks.Settings, Describer):
             language = LanguageModel(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
             losses = {"decoder": train_module(decoder, self._batches(vectors, words))}
             losses["language"] = train_module(language, ((w,) for _, w in self._batches(vectors, words)))
-        return Decoders(decoder, language, vocabulary, mean, spread, losses)
+        return _Decoders(decoder, language, vocabulary, mean, spread, losses)
 
     def _batches(self, vectors: Tensor, words: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         random = rng.stream("semantics.milan.batches", self.seed)
@@ -171,7 +171,7 @@ class Milan(checks.Settings, Describer):
 
 
 @functools.lru_cache(maxsize=1)  # decoders of several sizes learn from the same pairs
-def training_pairs(corpus: str | None, count: int, seed: int, shape: tuple[int, ...], annotate: Annotator) -> Pairs:
+def _training_pairs(corpus: str | None, count: int, seed: int, shape: tuple[int, ...], annotate: Annotator) -> Pairs:
     """The pairs to learn from, of K exemplars each; a decoder takes any number of them."""
     if corpus is not None and (Path(corpus).expanduser() / "annotations.csv").is_file():
         return annotated_pairs(annotate, corpus, K)
@@ -182,7 +182,7 @@ def training_pairs(corpus: str | None, count: int, seed: int, shape: tuple[int, 
     return pairs
 
 
-def vectors_of(material: Material, exemplars: Exemplars, annotate: Annotator, layer: str) -> Tensor:
+def _vectors_of(material: Material, exemplars: Exemplars, annotate: Annotator, layer: str) -> Tensor:
     """Annotation vectors of a layer's exemplars under their masks: (neurons, k, features); a place without one repeats the
     first."""
     low, high = material.target.bounds
@@ -197,7 +197,7 @@ def vectors_of(material: Material, exemplars: Exemplars, annotate: Annotator, la
     return torch.cat(parts)
 
 
-def _save(decoders: Decoders, place: Path) -> None:
+def _save(decoders: _Decoders, place: Path) -> None:
     from safetensors.torch import save_file
 
     tensors = {"mean": decoders.mean, "spread": decoders.spread}
@@ -208,7 +208,7 @@ def _save(decoders: Decoders, place: Path) -> None:
         save_file(tensors, part, {"about": json.dumps({"words": decoders.vocabulary.words, **sizes})})
 
 
-def _load(place: Path) -> Decoders | None:
+def _load(place: Path) -> _Decoders | None:
     from safetensors import SafetensorError, safe_open
     from safetensors.torch import load_file
 
@@ -224,4 +224,4 @@ def _load(place: Path) -> Decoders | None:
             module.load_state_dict({k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")})
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError):  # absent or damaged: trained again
         return None
-    return Decoders(decoder.eval(), language.eval(), words, tensors["mean"], tensors["spread"])
+    return _Decoders(decoder.eval(), language.eval(), words, tensors["mean"], tensors["spread"])

@@ -45,7 +45,7 @@ class Rated:
         return {"own": list(self.own), "decoys": list(self.decoys), "answers": self.answers, "raters": self.raters}
 
 
-def write_rating(
+def _write_rating(
     folder: Folder, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0
 ) -> Path | None:
     """Write rating.csv, to be copied per rater and filled in, and rating-key.json, which says which rows are decoys.
@@ -125,7 +125,7 @@ def fill(run: Run, material: Material, table: Descriptions) -> None:
         _write_exemplars(run, material)
         sheets = write_sheets(run.folder, material, table)
         if sheets:
-            write_rating(run.folder, table, sheets, seed=material.seed)
+            _write_rating(run.folder, table, sheets, seed=material.seed)
     with run.transaction():
         run["sheets"] = [asdict(sheet) for sheet in sheets]
 

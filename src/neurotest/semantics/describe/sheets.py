@@ -51,7 +51,7 @@ def write_sheets(folder: Folder, material: Material, table: Descriptions) -> lis
     photographs = _scale(plane_of(material.source.dtype, material.source.shape))[0] < 0
     ending, how = ("jpg", {"format": "JPEG", "quality": 90}) if photographs else ("png", {"format": "PNG"})
     for number, layer in enumerate(material.layers):
-        strips = tiles(material, layer.name, np.arange(layer.neurons()))
+        strips = _tiles(material, layer.name, np.arange(layer.neurons()))
         stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
         for start in range(0, layer.neurons(), ROWS):
             picture, height = _picture(table, layer.name, start, list(islice(strips, ROWS)))
@@ -78,7 +78,7 @@ def _picture(table: Descriptions, layer: str, first: int, strips: list[NDArray[n
     return sheet, height
 
 
-def tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
+def _tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterator[NDArray[np.uint8]]:
     """Per neuron its exemplars as one strip (side, k * (side + 2), 3)."""
     scale, side = _scale(plane_of(material.source.dtype, material.source.shape))
     times, every = max(1, scale), max(1, -scale)

@@ -39,7 +39,7 @@ PAUSE = 30.0  # seconds between two snapshots, at least
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
+class _Described:
     """A table and the run that holds it."""
 
     table: Descriptions
@@ -73,11 +73,11 @@ class Snapshots:
             return
         exemplars.load(state)
 
-    def fresh(self, start: int = 0) -> Unwritten:
+    def fresh(self, start: int = 0) -> _Unwritten:
         """Workers have exemplars of a piece only, and write nothing."""
-        return Unwritten()
+        return _Unwritten()
 
-    def merge(self, other: Unwritten) -> None:
+    def merge(self, other: _Unwritten) -> None:
         self._write()
 
     def update(self, trace: Trace) -> None:
@@ -91,7 +91,7 @@ class Snapshots:
         self.last = time.monotonic()
 
 
-class Unwritten:
+class _Unwritten:
     """In place of snapshots where there is no run."""
 
     want: Want | None = None
@@ -99,7 +99,7 @@ class Unwritten:
     def update(self, trace: Trace) -> None:
         return None
 
-    def fresh(self, start: int = 0) -> Unwritten:
+    def fresh(self, start: int = 0) -> _Unwritten:
         return self
 
 
@@ -115,7 +115,7 @@ def _check(state: Mapping[str, NDArray[Any]], empty: Mapping[str, NDArray[Any]])
 
 
 @dataclass(eq=False)
-class Describing(Job[Described]):
+class _Describing(Job[_Described]):
     """One describer on its material."""
 
     describer: Describer
@@ -126,15 +126,15 @@ class Describing(Job[Described]):
     def config(self) -> dict[str, Any]:
         return {**record.config(self.material, self.describer), "limit": self.limit}
 
-    def work(self, run: Run | None, progress: Progress | None) -> Described:
+    def work(self, run: Run | None, progress: Progress | None) -> _Described:
         self.material.progress = progress
         self.material.snapshots = None if run is None else Snapshots(run)
-        return Described(described(self.describer, self.material))
+        return _Described(described(self.describer, self.material))
 
     def kept(self, run: Run) -> str:
         return "a part of the pass over the data" if run.file(PASS).exists() else ""
 
-    def record(self, run: Run, result: Described) -> None:
+    def record(self, run: Run, result: _Described) -> None:
         record.fill(run, self.material, result.table)
         run.file(PASS).remove()
 
@@ -156,11 +156,11 @@ def recorded(
     """
     if resume is None:
         assert target is not None
-        job = Describing(*prepare(target, data, method, layers, **settings), limit=settings.get("limit"))
+        job = _Describing(*prepare(target, data, method, layers, **settings), limit=settings.get("limit"))
         done = carry_out(job, out, progress)
     else:
 
-        def again(run: Run, config: dict[str, Any]) -> Describing:
+        def again(run: Run, config: dict[str, Any]) -> _Describing:
             network = stored_target(run, target)
             repeated = {name: settings.get(name) for name in SETTINGS}
             repeated["method"] = method and stored_method(registry.build("describer", method))
@@ -169,7 +169,7 @@ def recorded(
             source = stored_source(run, config["data"], data, "data") if config["inputs"] else None
             stored = {name: config[name] for name in SETTINGS}
             describer = read_method("describer", config["method"])
-            return Describing(
+            return _Describing(
                 *prepare(network, source, describer, config["layers"], cache=settings.get("cache", True), **stored),
                 limit=config["limit"],
             )
