@@ -166,8 +166,9 @@ class _Metrics:
         if one_class or fair.faults is None:
             self.refused["impartiality"] = (
                 "impartiality: the suite has inputs of one class only, which says nothing about favoured classes."
-                if one_class else "impartiality: the suite has no faults, so nothing is favoured."
-            )  # fmt: skip
+                if one_class
+                else "impartiality: the suite has no faults, so nothing is favoured."
+            )
         defects = self._defects(predicted, before, expected, fault)
         even: dict[str, Any] = {k: v for k, v in fair.to_dict().items() if k != "warnings"}
         if one_class:

@@ -138,9 +138,10 @@ def select_suite(run: Run, target: AnyTarget | None) -> Stored:
     wrong = sum(row.label != row.predicted for row in rows.values())
     by_chance = random_fdr(len(rows), wrong, len(positions))
     random = {
-        "fault_rate": by_chance.value, "fault_rate_interval": [by_chance.low, by_chance.high],
+        "fault_rate": by_chance.value,
+        "fault_rate_interval": [by_chance.low, by_chance.high],
         "faults": by_chance.value * len(positions),
-    }  # fmt: skip
+    }
     notes = () if len(positions) == len(picked) else (f"{len(positions)} of {len(picked)} picks are stored as files and judged.",)
     operators = [str((rows[p].extra.get("draw") or {}).get("operator", "")) for p in positions]
     return Stored(

@@ -313,12 +313,14 @@ class _Robustness(Job[RobustnessResult]):
         contents = self.seeds.contents
         rows = (
             InputRow(
-                position=int(result.positions[i]), content=str(contents[i]), label=int(result.own[i]),
+                position=int(result.positions[i]),
+                content=str(contents[i]),
+                label=int(result.own[i]),
                 predicted=int(result.own[i]),
                 extra={"score": float(result.score[i]), "upper": _finite(result.upper[i]), "nearest": int(result.rival[i])},
             )
             for i in range(len(result))
-        )  # fmt: skip
+        )
         with run.transaction():
             run["classes"] = list(result.classes or ())
             run.clear_inputs()

@@ -95,10 +95,11 @@ class Evaluation(Outcome):
         for name, judgement in self.judged.items():
             control = self.random[name]
             suites[name] = {
-                **judgement.to_dict(), "control": self.controls[name],
+                **judgement.to_dict(),
+                "control": self.controls[name],
                 "random": self.counted[name] if control is None else control.to_dict(),
                 "class_bias": self.bias[name].to_dict() if name in self.bias else None,
-            }  # fmt: skip
+            }
         return {
             "suites": suites,
             "comparison": None if self.comparison is None else self.comparison.to_dict(),
@@ -154,9 +155,11 @@ def evaluate(
     suites, sizes = _read(runs, target, faults_only, limit, seed)
     network = next(iter(suites.values())).target
     settings: dict[str, Any] = {
-        "extractor": Extractor.of(extractor, network, layer=layer, weights=weights), "train": train, "corrected": corrected,
+        "extractor": Extractor.of(extractor, network, layer=layer, weights=weights),
+        "train": train,
+        "corrected": corrected,
         "batch": batch,
-    }  # fmt: skip
+    }
     config = {**target_config(network), "suites": {name: stored.suite.spec for name, stored in suites.items()}}
     with whole("evaluate", out, config) as run:
         judged: dict[str, Judgement] = {}
@@ -260,7 +263,4 @@ def _matrix(judgement: Judgement) -> list[dict[str, int]]:
     """How many inputs of each class fail as which."""
     wrong = judgement.per_input["fault"] > 0
     pairs, counts = np.unique(np.stack([judgement.expected[wrong], judgement.predicted[wrong]]), axis=1, return_counts=True)
-    return [
-        {"true": int(t), "predicted": int(p), "faults": int(n)}
-        for t, p, n in zip(pairs[0], pairs[1], counts, strict=True)
-    ]  # fmt: skip
+    return [{"true": int(t), "predicted": int(p), "faults": int(n)} for t, p, n in zip(pairs[0], pairs[1], counts, strict=True)]

@@ -176,7 +176,8 @@ def _published_greedy(low: Ints, high: Ints, threshold: int) -> _Patterns:
 
 
 @register(
-    "selector", "ats",
+    "selector",
+    "ats",
     paper="Gao et al., Adaptive Test Selection for Deep Neural Networks, ICSE 2022, as its authors' code has it",
     cost="one forward pass per input; 8 bytes kept per class for every input of which the network is not sure, and 16 per pair "
     "of classes for one predicted class at a time while the order is made",
@@ -185,8 +186,7 @@ def _published_greedy(low: Ints, high: Ints, threshold: int) -> _Patterns:
     "(`projection=published`, hardly any difference). Inputs set aside are ordered by their own lengths; the code looks the "
     "length of one up under the number of another (`books=published`). An empty class, or one the network is always sure of, is "
     "left out; the code crashes. Lengths are whole multiples of 1e-5, so that ties are real ones and keep the pool's order.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class ATS(Scorer):
     """Score by how much an input adds to the fault patterns that those before it cover, within its predicted class.
 

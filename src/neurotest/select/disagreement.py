@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -31,7 +30,6 @@ Floats = NDArray[np.float64]
     cost="one forward pass per input and training input; keeps 8 bytes per input and the activations of at most 10,000 training "
     "inputs",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class Disagreement(Settings, Scorer):
     """Score by the mean distance between the answer and the true quantities of the `k` nearest training inputs.
 

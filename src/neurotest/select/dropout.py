@@ -70,7 +70,6 @@ class _Samples(OutputState):
     differs=f"{DIFFERS} The variation ratio takes few values ({'1 / samples'} apart), so inputs that tie are ordered by "
     "predictive entropy, which is added at a scale that never changes the order of different ratios.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MCDropout(_Passes):
     """Score by how little the answers of `samples` randomly thinned networks agree.
 
@@ -91,7 +90,6 @@ class MCDropout(_Passes):
     "selector", "bald", main="samples",
     paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017", cost=COST, differs=DIFFERS,
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class BALD(_Passes):
     """Score by the mutual information of answer and network over `samples` randomly thinned networks, in bits: high where each
     is sure and they disagree."""

@@ -91,13 +91,14 @@ def _grow(
 
 
 @register(
-    "estimator", "ces", paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
+    "estimator",
+    "ces",
+    paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
     cost="one forward pass per input; 4 bytes kept per hidden unit and input, 8 more while it picks",
     presets={"code": {"edges": "published"}},
     differs="Five sections per unit, ends included; the published code's five edges make four and drop every value that lies on "
     "one, the zeros of ReLUs among them (`edges=published`). No input is picked twice.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class CES(Hidden):
     """Pick inputs whose last hidden layer is distributed like the pool's (cross entropy), so that their accuracy is its.
 

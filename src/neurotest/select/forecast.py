@@ -46,8 +46,9 @@ def forecast_select(
     parts.append(Part("pool, with what each candidate is compared with", len(source), each))
     wants = {scorer.want for scorer in scorers if getattr(scorer, "want", None) is not None}
     notes = tuple(
-        f"{method} does work of its own after the passes, which grows with the labels: it is not in this." for method, scorer
-        in zip(methods, scorers, strict=True) if not getattr(scorer, "pointwise", True)
-    )  # fmt: skip
+        f"{method} does work of its own after the passes, which grows with the labels: it is not in this."
+        for method, scorer in zip(methods, scorers, strict=True)
+        if not getattr(scorer, "pointwise", True)
+    )
     memory = footprint(target, source, wants, batch, 8.0 * len(source) * len(methods))
     return Forecast(tuple(parts), memory, run * len(sources), notes)

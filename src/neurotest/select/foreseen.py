@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +17,12 @@ from neurotest.target import Trace, Want
 
 
 @register(
-    "selector", "foreseen", paper="ours: what `adaptive` knows before the first label",
+    "selector",
+    "foreseen",
+    paper="ours: what `adaptive` knows before the first label",
     cost="one forward pass per input, five per training image (at most 5,000, once per network and training data)",
     differs="An order for one batch. Where labels come in between, `adaptive` starts from the same and learns from them.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class Foreseen(Scorer):
     """Score by the fault probability learned from copies of training images, changed in the shares that the pool looks like.
 

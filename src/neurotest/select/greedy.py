@@ -206,7 +206,6 @@ def _bucketed(state: SurpriseState, scores: np.ndarray) -> _Covers:
     differs="Ties keep the pool's order (peers: an unstable sort). It says nothing where every input covers as much: always "
     "for tknc, nearly always for kmnc; a note says so.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CTM(_ByCoverage):
     """Score by how many of a criterion's obligations an input covers by itself.
 
@@ -232,7 +231,6 @@ class CTM(_ByCoverage):
     differs="Starts with the input that covers most (DeepGini's code: with a random one) and goes on until nothing is added, "
     "then by ctm, as dnn-tip does. The order equals dnn-tip's; a sparse index replaces its dense profiles.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CAM(_ByCoverage):
     """Score by how many obligations an input adds to those of all inputs before it; below 1, by how many it covers by itself.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -32,7 +31,9 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
 
 
 @register(
-    "selector", "nearest", main="k",
+    "selector",
+    "nearest",
+    main="k",
     paper="ours: neuron sensitivity (NSS) and surprise (DSA, Kim et al., ICSE 2019) where no original is there",
     cost="one forward pass per input and training input; the search costs a fraction of a pass of LeNet-5 (`bench "
     "select`); keeps 8 bytes per input and the activations of at most 10,000 training inputs",
@@ -40,8 +41,7 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
     "stand for it. DSA takes Euclidean distances of channel means in every layer to any training input; this takes the cosine, "
     "the last map, the mean of `k` neighbours, training inputs the network gets right, and DeepGini as a factor.",
     presets={"plain": {"others": False, "doubt": None, "usual": None}},
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class Nearest(Settings, Scorer):
     """Score by max(d / sqrt(o), u) * (DeepGini + `doubt`).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +21,14 @@ DONE = -1.0  # the score of what is labelled already
 
 
 @register(
-    "selector", "neighbours", main="k",
+    "selector",
+    "neighbours",
+    main="k",
     paper="the neighbour part of TestRank (Li et al., NeurIPS 2021), without its second network",
     cost="one forward pass per input and one more per labelled input; 8 bytes kept per input and the activations of the labelled",
     differs="It is not TestRank: no self-supervised features, no graph network. The share has few values, so DeepGini decides "
     "between equals, at a scale that never changes the order of different shares. What is labelled already comes last.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class NeighbourFault(Hidden):
     """Score by the share of faults among the `k` nearest labelled inputs; needs labels of some candidates (--labels).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -89,13 +88,14 @@ def _farthest(points: Floats, count: int, start: int = 0, published: bool = Fals
 
 
 @register(
-    "estimator", "pace", paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
+    "estimator",
+    "pace",
+    paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
     cost="one forward pass per input, then clustering (seconds for 10,000); 4 bytes kept per hidden unit and input",
     differs="Clusters and noise get picks in proportion to their sizes, and every pick counts for the part of the pool it stands "
     "for. Noise is spread by farthest points; the published loop never updates its running maximum and takes the last "
     "candidate instead (`noise=published`). Without any cluster the whole pool counts as one.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class PACE(Hidden):
     """Pick prototypes of the clusters of the last hidden layer (FastICA, HDBSCAN, MMD-critic), and a spread of the rest.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -27,7 +26,9 @@ NEAR_CHANCE = (
 
 
 @register(
-    "selector", "nss", main="k",
+    "selector",
+    "nss",
+    main="k",
     paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
     presets={
@@ -40,8 +41,7 @@ NEAR_CHANCE = (
     "pool and the same mutant serves to find them and to score, so nothing is forwarded twice; algorithms 1 and 2 go through the "
     "whole pool twice and mutate anew (`preset=paper`, which is the algorithms to the letter and near chance). Ties keep the "
     "pool's order.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
 

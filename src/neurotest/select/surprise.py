@@ -112,7 +112,6 @@ def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
     differs="Predicted classes on both sides. A covariance that cannot be inverted is shrunk; scipy refuses it, and dnn-tip "
     "underflows to infinity far from the data, where ours stays finite (log-sum-exp).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class LSA(_Surprising, adequacy.LSA):
     """Score by -log of the kernel density of the training data (of the predicted class) at the input.
 
@@ -125,7 +124,6 @@ class LSA(_Surprising, adequacy.LSA):
     "selector", "dsa", main="reference", paper=KIM, cost=f"{KEPT}; one distance per training input of the predicted class",
     differs="Exact neighbours; `reference=test` measures the second distance from the input, as NeuraL-Coverage does.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class DSA(_Surprising, adequacy.DSA):
     """Score by the distance to the nearest training input of the predicted class over that one's to another class.
 
@@ -137,7 +135,6 @@ class DSA(_Surprising, adequacy.DSA):
     "selector", "mdsa", paper=KIM2, cost=f"{KEPT}; one product with a covariance per input",
     differs="The root is taken, per predicted class; dnn-tip squares and takes all classes together (`squared=true,per=all`).",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MDSA(_Surprising, adequacy.MDSA):
     """Score by the Mahalanobis distance from the mean of the training data (of the predicted class).
 
@@ -150,7 +147,6 @@ class MDSA(_Surprising, adequacy.MDSA):
     "selector", "mlsa", main="components", paper=WEISS, cost=f"{KEPT}; a mixture is fitted once",
     differs="Variances are regularised, so that no component collapses, and the fit is seeded; dnn-tip's is neither.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MLSA(_Surprising, adequacy.MLSA):
     """Score by -log likelihood under a mixture of `components` Gaussians fitted to the training data.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from neurotest.target.outputs import Bins
     "selector", "unsteady", main="changes", paper="ours: neuron sensitivity (NSS) at the output",
     cost="one forward pass per input and change (5 in all), 8 bytes kept per input",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class Unsteady(Settings, Scorer):
     """Score by the spread of the answers to an input and to copies of it with so many different weak noises.
 

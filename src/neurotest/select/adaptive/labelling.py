@@ -112,11 +112,13 @@ def _words(run: Run, rows: list[LabelRow], now: Mapping[int, LabelRow | None]) -
     named = [(row, label_word(row, classes)) for row in rows]
     return [
         {
-            "position": row.position, "file": files[row.position], "label": word,
+            "position": row.position,
+            "file": files[row.position],
+            "label": word,
             "now": None if (rest := now[row.position]) is None else label_word(rest, classes),
         }
         for row, word in named
-    ]  # fmt: skip
+    ]
 
 
 def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
@@ -128,13 +130,15 @@ def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
         undone = {row.undoes for row in run.label_history()}
         return [
             {
-                **row._asdict(), "file": inputs[row.position].name, "predicted": inputs[row.position].predicted,
+                **row._asdict(),
+                "file": inputs[row.position].name,
+                "predicted": inputs[row.position].predicted,
                 "label_name": "" if row.undoes is not None else label_word(row, classes),
                 "predicted_name": class_word(inputs[row.position].predicted, classes),
                 "state": _state(row, counting, undone),
             }
             for row in rows
-        ]  # fmt: skip
+        ]
 
 
 def _state(row: LabelRow, counting: set[int], undone: set[int | None]) -> str:

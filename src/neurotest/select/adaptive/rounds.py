@@ -99,10 +99,12 @@ def held_by(loop: Loop, one: Entry) -> Entry:
     expected = one.get("expected_faults")  # runs of older versions did not write it down
     size = len(one["positions"])
     return {
-        "size": size, "labels": len(judged), "faults": faults,
+        "size": size,
+        "labels": len(judged),
+        "faults": faults,
         "expected": None if expected is None or not judged else expected * len(judged) / size,
         "pending": sum(p not in loop.labels for p in one["positions"]),
-    }  # fmt: skip
+    }
 
 
 def _result(

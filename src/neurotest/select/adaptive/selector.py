@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -25,7 +24,9 @@ from neurotest.target import Probe, Target, Trace, Want
 
 
 @register(
-    "selector", "adaptive", main="round",
+    "selector",
+    "adaptive",
+    main="round",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers, the shares of changes on "
     "EM for shifted classes (Saerens et al., 2002)",
     cost="one forward pass per input, five per training image (at most 5,000, once per network and training data), a convex fit "
@@ -33,8 +34,7 @@ from neurotest.target import Probe, Target, Trace, Want
     differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class Adaptive(Scorer):
     """Learn beforehand from changed training images which inputs the network gets wrong, and let every label correct that.
 

@@ -103,8 +103,10 @@ def _suspects(run: Run, loop: Loop) -> list[Entry]:
     classes, rows = classes_of(run), {row.position: row for row in run.inputs()}
     return [
         {
-            "position": p, "file": rows[p].name, "label": class_word(loop.labels[p], classes),
+            "position": p,
+            "file": rows[p].name,
+            "label": class_word(loop.labels[p], classes),
             "predicted": class_word(int(loop.predictions[p]), classes),
         }
         for p in loop.suspects().tolist()
-    ]  # fmt: skip
+    ]

@@ -166,11 +166,13 @@ def _write_exemplars(run: Run, material: Material) -> None:
     labels = source.labels
     rows = (
         InputRow(
-            p, str(ids[p]), None if labels is None else int(labels[p]),
+            p,
+            str(ids[p]),
+            None if labels is None else int(labels[p]),
             extra={} if source.names is None else {"name": str(source.names[p])},
         )
         for p in sorted(used)
-    )  # fmt: skip
+    )
     with run.transaction():
         run.clear_inputs()
         run.add_inputs(rows)
