@@ -8,13 +8,13 @@ from neurotest.evaluate.bias import impartiality as impartiality
 from neurotest.evaluate.compare import Comparison as Comparison
 from neurotest.evaluate.compare import compare as compare
 from neurotest.evaluate.features import Extractor as Extractor
-from neurotest.evaluate.frechet import fid as fid
-from neurotest.evaluate.frechet import inception_score as inception_score
-from neurotest.evaluate.frechet import kid as kid
 from neurotest.evaluate.judge import Judgement as Judgement
 from neurotest.evaluate.judge import compare_suites as compare_suites
 from neurotest.evaluate.judge import judge as judge
-from neurotest.evaluate.manifold import spread as spread
+from neurotest.evaluate.metrics import fid as fid
+from neurotest.evaluate.metrics import inception_score as inception_score
+from neurotest.evaluate.metrics import kid as kid
+from neurotest.evaluate.metrics import spread as spread
 from neurotest.evaluate.readers import Stored as Stored
 from neurotest.evaluate.readers import read_suite as read_suite
 from neurotest.evaluate.stored import Evaluation as Evaluation

@@ -18,7 +18,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.scan import aligned, fit, read, scan
 from neurotest.stats.comparison import ranks, spearman
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
 

@@ -14,11 +14,20 @@ from torch import Tensor, nn
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
-from neurotest.evaluate import frechet, pixels
 from neurotest.evaluate.bias import impartiality
 from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.manifold import Manifold, spread
+from neurotest.evaluate.metrics import (
+    Manifold,
+    Score,
+    distances,
+    fid,
+    inception_score,
+    kid,
+    spread,
+    ssim,
+    total_variation,
+)
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit
 from neurotest.oracles import predicted as predicted_classes
@@ -279,11 +288,11 @@ class _Metrics:
         return {} if clean is None else {"outside": float((manifold.distance(clean.values) > 1).mean())}
 
     def _scores(self, numbers: dict[str, Any], features: Features, clean: Features | None, reference: Features | None) -> None:
-        scores: dict[str, Callable[[], frechet.Score]] = {
-            "fid": lambda: frechet.fid(features.values, _against(reference)),
-            "fid_shrunk": lambda: frechet.fid(features.values, _against(reference), covariance="shrunk"),
-            "kid": lambda: frechet.kid(features.values, _against(reference)),
-            "inception_score": lambda: frechet.inception_score(_probs(features)),
+        scores: dict[str, Callable[[], Score]] = {
+            "fid": lambda: fid(features.values, _against(reference)),
+            "fid_shrunk": lambda: fid(features.values, _against(reference), covariance="shrunk"),
+            "kid": lambda: kid(features.values, _against(reference)),
+            "inception_score": lambda: inception_score(_probs(features)),
         }
         for name, make in scores.items():
             try:
@@ -296,7 +305,7 @@ class _Metrics:
                 self.warnings += score.warnings
         if clean is not None and clean.probs is not None and numbers["inception_score"] is not None:
             try:
-                numbers["clean"]["inception_score"] = frechet.inception_score(clean.probs).value
+                numbers["clean"]["inception_score"] = inception_score(clean.probs).value
             except BadInput:  # fewer seeds than classes: nothing to stand beside
                 numbers["clean"]["inception_score"] = None
 
@@ -327,11 +336,11 @@ def predict(target: Target, source: Source, batch: int = BATCH) -> NDArray[np.in
 
 
 def _pixel_numbers(x: Tensor, original: Tensor) -> dict[str, NDArray[np.float64]]:
-    numbers = pixels.distances(x, original)
+    numbers = distances(x, original)
     if x.ndim == 4:
-        numbers["ssim"] = pixels.ssim(x, original)
-        numbers["total_variation"] = pixels.total_variation(x)
-        numbers["clean_variation"] = pixels.total_variation(original)
+        numbers["ssim"] = ssim(x, original)
+        numbers["total_variation"] = total_variation(x)
+        numbers["clean_variation"] = total_variation(original)
     return numbers
 
 

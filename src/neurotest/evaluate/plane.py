@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import Interval, mean_interval
-from neurotest.stats.neighbours import squared_distances
+from neurotest.stats.distances import squared_distances
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

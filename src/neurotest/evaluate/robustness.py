@@ -20,8 +20,7 @@ from neurotest.data.source import Source
 from neurotest.devices import placed
 from neurotest.errors import BadInput, near
 from neurotest.evaluate.clever import Clever, Estimate
-from neurotest.evaluate.leads import Leads
-from neurotest.evaluate.nearest import nearest
+from neurotest.evaluate.leads import Leads, nearest
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ZERO_GRADIENT
 from neurotest.generate.outcome import Outcome, class_name, interval

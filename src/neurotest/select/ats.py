@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Pool, Scorer
@@ -195,16 +195,12 @@ class ATS(Scorer):
     inputs as in the published code (slow).
     """
 
-    threshold: float = 0.001
+    threshold: float = setting(0.001, "the paper's code uses 0.001", least=0)
     projection: Literal["fixed", "published"] = "fixed"
     radius: Literal["linear", "log"] = "linear"
     books: Literal["sound", "published"] = "sound"
 
     pointwise: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
-        choices(self)
 
     def start(self, pool: Pool) -> _Unsure:
         return _Unsure(self, len(pool), pool.seed)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from neurotest.checks import integer
+from neurotest.checks import setting
 from neurotest.mutate.mild import CHANGES
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
@@ -26,10 +26,7 @@ from neurotest.target import Trace
 class NSSPlus(Scorer):
     """Score by the probability that the predicted class loses, averaged over `mutants` mild changes, the same for all inputs."""
 
-    mutants: int = len(CHANGES)
-
-    def __post_init__(self) -> None:
-        integer("mutants", self.mutants, 1, "all of them by default", most=len(CHANGES))
+    mutants: int = setting(len(CHANGES), "all of them by default", most=len(CHANGES))
 
     @property
     def partner(self) -> Partner:

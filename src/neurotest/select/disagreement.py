@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
 from neurotest.select.nearest import unit
-from neurotest.select.scorer import PerInput, Pool, Scorer
-from neurotest.select.surprise import steady
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import PerInput, Pool, TrainedScorer, steady
+from neurotest.target import Trace
 from neurotest.target.outputs import Bins
 
 Floats = NDArray[np.float64]
@@ -30,7 +29,7 @@ Floats = NDArray[np.float64]
     cost="one forward pass per input and training input; keeps 8 bytes per input and the activations of at most 10,000 training "
     "inputs",
 )  # fmt: skip
-class Disagreement(Settings, Scorer):
+class Disagreement(TrainedScorer):
     """Score by the mean distance between the answer and the true quantities of the `k` nearest training inputs.
 
     Near is what has a small angle between its hidden values. Needs training data with quantities; no label of the pool. inputs:
@@ -43,14 +42,6 @@ class Disagreement(Settings, Scorer):
     inputs: int | None = setting(10_000, "10000 by default; none: all")
     layer: str = "encoder"
     neuron: Literal["unit", "channel"] = "unit"
-
-    @property
-    def want(self) -> Want:
-        return Want(layers=self.layer, neuron=self.neuron)
-
-    @property
-    def learns(self) -> tuple[str, Want]:
-        return "traces", self.want
 
     def start(self, pool: Pool) -> _DisagreementState:
         bins = pool.target.bins

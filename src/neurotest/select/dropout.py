@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.registry import register
-from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool, entropy
-from neurotest.target import Trace
+from neurotest.select.scorer import OutputScorer, Partner, entropy
 
 COST = "1 + `samples` forward passes per input, 8 bytes kept per input"
 DIFFERS = (
@@ -44,24 +42,11 @@ def _mutual_information(probs: Tensor) -> Tensor:
 class _Passes(OutputScorer):
     """What runs the network `samples` times. samples: how many thinned networks; papers use 20 to 200."""
 
-    samples: int = 20
-
-    def __post_init__(self) -> None:
-        choices(self)
-        integer("samples", self.samples, 2, "papers use 20 to 200")
+    samples: int = setting(20, "papers use 20 to 200", least=2)
 
     @property
     def partner(self) -> Partner:
         return Partner("dropout", self.samples)
-
-    def start(self, pool: Pool) -> _Samples:
-        return _Samples(self, len(pool))
-
-
-class _Samples(OutputState):
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        probs = torch.stack([partner.probs for partner in partners], dim=1)  # (n, samples, classes)
-        self.scores[index] = self.scorer.score(probs).cpu().numpy()
 
 
 @register(

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.registry import register
-from neurotest.select.hidden import Hidden, Kept
-from neurotest.select.scorer import Pool
+from neurotest.select.scorer import Hidden, HiddenState, Pool
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -107,15 +106,10 @@ class CES(Hidden):
     """
 
     edges: Literal["closed", "published"] = "closed"
-    sections: int = 5
-    group: int = 5
+    sections: int = setting(5, "the paper's code uses 5", least=2)
+    group: int = setting(5, "the paper's code uses 5")
 
     pointwise: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        choices(self)
-        integer("sections", self.sections, 2, "the paper's code uses 5")
-        integer("group", self.group, 1, "the paper's code uses 5")
 
     def table(self, values: NDArray[np.floating]) -> _Table:
         if self.edges == "published":
@@ -126,7 +120,7 @@ class CES(Hidden):
         return _Alike(self, pool)
 
 
-class _Alike(Kept):
+class _Alike(HiddenState):
     """Holds the activations, then grows the sample."""
 
     method: CES

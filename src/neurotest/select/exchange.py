@@ -30,13 +30,36 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.export import cell
-from neurotest.runs.folder import RunFile
+from neurotest.runs.folder import RunFile, own
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import ROUNDS, rounds_of
 from neurotest.select.quantities import OFF, RIGHT, kept
 from neurotest.target import Target
 from neurotest.target.outputs import Bins
+
+Entry = dict[str, Any]  # as JSON holds it
+FACTS = "adaptive.npz"  # the scan
+own(r"adaptive\.npz")
+# The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
+ROUNDS = "adaptive rounds"
+
+
+def rounds_of(run: Run) -> list[Entry]:
+    """The proposals there were, the newest last."""
+    if ROUNDS not in run:
+        raise BadInput(
+            "wrong-run",
+            "",
+            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
+            "--out RUN` on a pool without labels.",
+        )
+    first, later = run[ROUNDS], run.rounds()
+    rounds = [*first, *later] if isinstance(first, list) else None
+    needed = {"ranking", "positions", "said"}
+    if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
+        raise BadInput("damaged", "rounds", f"{run.path}: its rounds cannot be read; the run is damaged.")
+    return rounds
+
 
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")

@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from neurotest.checks import number
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.adaptive.features import SAMPLE, WANT
-from neurotest.select.adaptive.scanned import Scanned
+from neurotest.select.adaptive.selector import Scanned
 from neurotest.select.scorer import Pool, Scorer
 from neurotest.target import Trace, Want
 
@@ -30,12 +30,9 @@ class Foreseen(Scorer):
     how strongly the regressions are kept near zero.
     """
 
-    ridge: float = 30.0
+    ridge: float = setting(30.0, "30 by default", above=0)
 
     pointwise: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        number("ridge", self.ridge, "30 by default", above=0)
 
     @property
     def want(self) -> Want:

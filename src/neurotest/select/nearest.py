@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
-from neurotest.measure.traces import joined
 from neurotest.registry import register
-from neurotest.select.scorer import PerInput, Pool, Scorer, doubt
-from neurotest.select.surprise import steady
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import BlockState, Pool, TrainedScorer, doubt, steady
+from neurotest.target import Trace
 
 Ints = NDArray[np.int64]
 BLOCK = 2500  # candidates searched at once
@@ -42,7 +40,7 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
     "the last map, the mean of `k` neighbours, training inputs the network gets right, and DeepGini as a factor.",
     presets={"plain": {"others": False, "doubt": None, "usual": None}},
 )
-class Nearest(Settings, Scorer):
+class Nearest(TrainedScorer):
     """Score by max(d / sqrt(o), u) * (DeepGini + `doubt`).
 
     d: the mean cosine distance to the `k` nearest training inputs of the predicted class; o: the same for the class of the
@@ -62,14 +60,6 @@ class Nearest(Settings, Scorer):
     inputs: int | None = setting(10_000, "10000 by default; none: all")
     layer: str = "encoder"
     neuron: Literal["unit", "channel"] = "unit"
-
-    @property
-    def want(self) -> Want:
-        return Want(layers=self.layer, neuron=self.neuron)
-
-    @property
-    def learns(self) -> tuple[str, Want]:
-        return "traces", self.want
 
     def start(self, pool: Pool) -> _NearestState:
         return _NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
@@ -206,55 +196,30 @@ def _lengths(rows: Tensor) -> Tensor:
     return torch.where(lengths > 0, lengths, 1.0)
 
 
-class _NearestState(PerInput):
+class _NearestState(BlockState):
+    block: ClassVar[int] = BLOCK
+
     def __init__(self, method: Nearest, pool: Pool, points: _Directions) -> None:
-        super().__init__(len(pool))
-        self.method, self.want, self.layout = method, method.want, pool.context.layout(method.want)
-        self.points = points
+        super().__init__(method.want, pool)
+        self.method, self.points = method, points
         self.least = 0.0
         if method.usual is not None and len(typical := points.typical(method.k, others=method.others)):
             self.least = float(np.quantile(typical, method.usual))
-        self.waiting: list[tuple[np.ndarray, np.ndarray, Ints, np.ndarray]] = []  # positions, values, predictions, DeepGini
-        self.strangers = 0
 
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        gini = doubt(trace)
-        values = joined(trace, self.want, self.layout).values
-        self.waiting.append((index, values, trace.predictions.cpu().numpy(), gini))
-        if sum(len(positions) for positions, *_ in self.waiting) >= BLOCK:
-            self._flush()
+    def columns(self, trace: Trace) -> tuple[np.ndarray, ...]:
+        return (*super().columns(trace), doubt(trace))
 
-    def _flush(self) -> None:
-        if not self.waiting:
-            return
-        index, values, predicted, gini = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
-        self.waiting = []
+    def score(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        values, predicted, gini = columns
         method = self.method
         own, other = self.points.search(torch.from_numpy(values), predicted, method.k, others=method.others)
-        self.strangers += int((~np.isin(predicted, list(self.points.parts))).sum())
+        self.foreign += int((~np.isin(predicted, list(self.points.parts))).sum())
         score = np.maximum(_relative(own, other) if method.others else own, self.least)
         if method.doubt is not None:
             score = score * (gini + method.doubt)
-        self.scores[index] = np.where(_finite(values), steady(score), np.nan)
-
-    def value(self) -> np.ndarray:
-        self._flush()
-        return self.scores
-
-    def fresh(self, n: int) -> Self | None:
-        part = super().fresh(n)
-        assert part is not None
-        part.strangers, part.waiting = 0, []
-        return part
-
-    def result(self) -> tuple[np.ndarray, int]:
-        return self.value(), self.strangers
-
-    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
-        self.scores[index] = result[0]
-        self.strangers += result[1]
+        return np.where(_finite(values), steady(score), np.nan)
 
     def notes(self) -> tuple[str, ...]:
-        if not self.strangers:
+        if not self.foreign:
             return ()
-        return (f"{self.strangers} candidates are predicted as a class that no training input has: they count as farthest away.",)
+        return (f"{self.foreign} candidates are predicted as a class that no training input has: they count as farthest away.",)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
-from neurotest.select.hidden import Hidden, activations
-from neurotest.select.scorer import PerInput, Pool, doubt
-from neurotest.stats.neighbours import squared_distances
+from neurotest.select.scorer import Hidden, PerInput, Pool, activations, doubt
+from neurotest.stats.distances import squared_distances
 from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int64]
@@ -35,10 +34,7 @@ class NeighbourFault(Hidden):
     layer, neuron: where distances are measured; default is the last hidden layer.
     """
 
-    k: int = 10
-
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "10 is usual")
+    k: int = setting(10, "10 is usual")
 
     def start(self, pool: Pool) -> _Nearby:
         if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):

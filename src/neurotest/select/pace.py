@@ -8,12 +8,11 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
-from neurotest.select.hidden import Hidden, Kept
-from neurotest.select.scorer import Pool
-from neurotest.stats.neighbours import squared_distances
+from neurotest.select.scorer import Hidden, HiddenState, Pool
+from neurotest.stats.distances import squared_distances
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -103,24 +102,18 @@ class PACE(Hidden):
     `farthest` spreads what is in no cluster, `published` takes its last inputs. layer, neuron: where activations are taken from.
     """
 
-    dimensions: int = 8
-    least: int = 80
-    core: int = 4
+    dimensions: int = setting(8, "the paper's code uses 8")
+    least: int = setting(80, "the paper's code uses 80", least=2)
+    core: int = setting(4, "the paper's code uses 4")
     noise: Literal["farthest", "published"] = "farthest"
 
     pointwise: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
-        integer("least", self.least, 2, "the paper's code uses 80")
-        integer("core", self.core, 1, "the paper's code uses 4")
-        choices(self)
 
     def start(self, pool: Pool) -> _Clustered:
         return _Clustered(self, pool)
 
 
-class _Clustered(Kept):
+class _Clustered(HiddenState):
     """Holds the activations, then clusters them."""
 
     method: PACE

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import setting
 from neurotest.data.source import Source
 from neurotest.devices import exact
 from neurotest.errors import BadInput
@@ -53,22 +53,14 @@ class NSS(Scorer):
     """
 
     reference: Literal["auto", "original", "remutate"] = "auto"
-    k: float | None = None
+    k: float | None = setting(None, "a share of the neurons; the paper uses 0.1", above=0, most=1)
     distance: Literal["l1", "cosine"] = "l1"
     identify: Literal["sum", "vote"] = "sum"
     layer: str | None = None
     neuron: Literal["unit", "channel"] = "unit"
-    n_mutants: int = 1
-    sample: int | None = 1000
+    n_mutants: int = setting(1, "1 by default")
+    sample: int | None = setting(1000, "1000 by default; none: the whole pool")
     fresh: bool = False
-
-    def __post_init__(self) -> None:
-        choices(self)
-        if self.k is not None:
-            number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
-        integer("n_mutants", self.n_mutants, 1, "1 by default")
-        if self.sample is not None:
-            integer("sample", self.sample, 1, "1000 by default; none: the whole pool")
 
     @property
     def want(self) -> Want:

@@ -7,10 +7,9 @@ from numpy.typing import NDArray
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.select.hidden import activations
-from neurotest.select.scorer import Pool
+from neurotest.select.scorer import Pool, activations
 from neurotest.select.selection import Nearness
-from neurotest.stats.neighbours import nearest_other, squared_distances
+from neurotest.stats.distances import nearest_other, squared_distances
 from neurotest.target import Want
 
 Ints = NDArray[np.int64]

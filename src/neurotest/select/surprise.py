@@ -5,42 +5,31 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from neurotest import rng
 from neurotest.checks import setting
 from neurotest.coverage import adequacy
-from neurotest.measure.traces import Layout, joined
 from neurotest.registry import register
-from neurotest.select.scorer import PerInput, Pool, Scorer
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import BlockState, Pool, TrainedScorer, steady
+from neurotest.target import Want
 
 KIM = "Kim et al., ICSE 2019"
 KIM2 = "Kim et al., ESEC/FSE 2020"
 WEISS = "Weiss et al., A Review and Refinement of Surprise Adequacy, 2021"
 HIGHEST = 1e300  # stands for infinite surprise: a prediction that no training input has
-BLOCK = 1000  # inputs scored at once
-DIGITS = 9  # products round differently in batches of different sizes: what is equal must stay equal
 KEPT = "one forward pass per input and training input; keeps 8 bytes per input and the training activations"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Surprising(Scorer):
+class _Surprising(TrainedScorer):
     """layer: a glob or preset. neuron: `channel` or `unit`. inputs: so many training inputs, drawn at random (none: all)."""
 
     layer: str = "pre_activation"
     neuron: Literal["channel", "unit"] = "channel"
     inputs: int | None = setting(None, "1000 in the paper on NSS; none: all")
-
-    @property
-    def want(self) -> Want:
-        return Want(layers=self.layer, neuron=self.neuron)
-
-    @property
-    def learns(self) -> tuple[str, Want]:
-        return "traces", self.want
 
     def start(self, pool: Pool) -> _Surprises:
         assert isinstance(self, adequacy.Adequacy)
@@ -49,62 +38,27 @@ class _Surprising(Scorer):
             rows = np.sort(rng.stream("select.surprise", pool.seed).permutation(len(traces.values))[: self.inputs])
             labels = None if traces.labels is None else traces.labels[rows]
             traces = dataclasses.replace(traces, values=traces.values[rows], predicted=traces.predicted[rows], labels=labels)
-        fitted = self.fit(traces, seed=pool.seed)
-        return _Surprises(fitted, self.want, pool.context.layout(self.want), len(pool))
+        return _Surprises(self.fit(traces, seed=pool.seed), self.want, pool)
 
 
-class _Surprises(PerInput):
-    def __init__(self, fitted: adequacy.Fitted, want: Want, layout: Layout, n: int) -> None:
-        super().__init__(n)
-        self.fitted, self.want, self.layout = fitted, want, layout
-        self.unseen = 0
-        self.waiting: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # positions, activations, predictions
+class _Surprises(BlockState):
+    block: ClassVar[int] = 1000
 
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        values = joined(trace, self.want, self.layout).values
-        self.waiting.append((index, values, trace.predictions.cpu().numpy()))
-        if sum(len(positions) for positions, _, _ in self.waiting) >= BLOCK:
-            self._flush()
+    def __init__(self, fitted: adequacy.Fitted, want: Want, pool: Pool) -> None:
+        super().__init__(want, pool)
+        self.fitted = fitted
 
-    def _flush(self) -> None:
-        """Score what waits, class by class: many inputs per class at once cost half of what a batch's few cost."""
-        if not self.waiting:
-            return
-        index, values, predictions = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
-        self.waiting = []
-        surprise = self.fitted.score(values, predictions)
-        self.unseen += int(np.isposinf(surprise).sum())
-        self.scores[index] = np.clip(steady(surprise), -HIGHEST, HIGHEST)
-
-    def value(self) -> np.ndarray:
-        self._flush()
-        return self.scores
-
-    def fresh(self, n: int) -> Self | None:
-        part = super().fresh(n)
-        assert part is not None
-        part.unseen, part.waiting = 0, []
-        return part
-
-    def result(self) -> tuple[np.ndarray, int]:
-        return self.value(), self.unseen
-
-    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
-        self.scores[index] = result[0]
-        self.unseen += result[1]
+    def score(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        values, predicted = columns
+        surprise = self.fitted.score(values, predicted)
+        self.foreign += int(np.isposinf(surprise).sum())
+        return np.clip(steady(surprise), -HIGHEST, HIGHEST)
 
     def notes(self) -> tuple[str, ...]:
-        if not self.unseen:
+        if not self.foreign:
             return self.fitted.notes
-        note = f"{self.unseen} candidates are infinitely surprising (no training input is predicted like them): they come first."
+        note = f"{self.foreign} candidates are infinitely surprising (no training input is predicted like them): they come first."
         return (*self.fitted.notes, note)
-
-
-def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
-    """Values rounded to so many digits; what is not finite stays."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
-        return np.where(np.isfinite(scale) & np.isfinite(values), np.round(values * scale) / scale, values)
 
 
 @register(

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
@@ -19,7 +19,7 @@ from neurotest.target.outputs import Bins
     "selector", "unsteady", main="changes", paper="ours: neuron sensitivity (NSS) at the output",
     cost="one forward pass per input and change (5 in all), 8 bytes kept per input",
 )  # fmt: skip
-class Unsteady(Settings, Scorer):
+class Unsteady(Scorer):
     """Score by the spread of the answers to an input and to copies of it with so many different weak noises.
 
     Needs no training data; where there are some, `disagreement` finds more.

@@ -24,6 +24,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import BATCH
 from neurotest.sounds import is_sound, picture_size
+from neurotest.stats.moments import hashed
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
 K = 15
@@ -36,7 +37,6 @@ MEMORY = 1 << 28  # bytes of masks and maps at one time
 Ints = NDArray[np.int64]
 FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
 TENSORS = ("values", "index", "low", "high", "sums", "squares")
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def maps(layer: Layer, tensor: Tensor) -> Tensor:
@@ -266,12 +266,8 @@ class Exemplars:
 
 def _hashes(first: int, n: int, size: int) -> NDArray[np.uint64]:
     """A number per (input, place) that looks random and depends on nothing else: (n * size,)."""
-    with np.errstate(over="ignore"):
-        inputs = np.arange(first, first + n, dtype=np.uint64)[:, None] << np.uint64(24)
-        mixed = (inputs + np.arange(size, dtype=np.uint64)[None] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[0]
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX[1]
-    return (mixed ^ (mixed >> np.uint64(31))).ravel()
+    inputs = np.arange(first, first + n, dtype=np.uint64)[:, None] << np.uint64(24)
+    return hashed(inputs + np.arange(size, dtype=np.uint64)).ravel()
 
 
 # -- where an exemplar excites its neuron

@@ -16,9 +16,8 @@ from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
 from neurotest.semantics.descriptions import DEAD, DEFAULT, Descriptions, describe
-from neurotest.semantics.dissimilarity import Comparer, Comparison
 from neurotest.semantics.exemplars import globs
-from neurotest.semantics.paths import MARGIN, Paths, Reader
+from neurotest.semantics.paths import MARGIN, Comparer, Comparison, Paths, Reader
 from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Sample, Threshold, read_sample
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Target

@@ -27,8 +27,7 @@ from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, predictions
-from neurotest.semantics.dissimilarity import Comparer
-from neurotest.semantics.paths import Paths, Reader
+from neurotest.semantics.paths import Comparer, Paths, Reader
 from neurotest.target import Target
 
 QUANTILE = 0.25

@@ -113,8 +113,8 @@ class Selector:
 
     def choose(self, request: Request) -> Choice:
         from neurotest.runs.store import Run
-        from neurotest.select.adaptive.proposals import rounds_of
         from neurotest.select.adaptive.stored import take_up
+        from neurotest.select.exchange import rounds_of
 
         with Run.open(self.path) as run:
             rounds = rounds_of(run)
@@ -132,8 +132,8 @@ class Selector:
         return Choice(batch, loop.chances.astype(np.float32), experts, draw, standing)
 
     def _standing(self, rounds: int, request: Request) -> Entry:
+        from neurotest.select.adaptive.rounds import advise, as_many_random
         from neurotest.select.adaptive.selector import faults_of
-        from neurotest.select.adaptive.status import advise, as_many_random
 
         loop, stop = self.loop, self.method.stop if request.stop is None else request.stop
         judged, left, rest = len(loop.labelled), len(loop.left), loop.remaining()

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import sqrtm
 
 from neurotest.errors import BadInput
-from neurotest.evaluate.frechet import _frechet, fid, inception_score, kid
+from neurotest.evaluate.metrics import _frechet, fid, inception_score, kid
 
 pytestmark = pytest.mark.plain
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.data.spec import data
-from neurotest.select.adaptive import bank, heads, learner, prior, shares
-from neurotest.select.adaptive.descent import Function, minimise
+from neurotest.select.adaptive import bank, learner, prior
+from neurotest.select.adaptive.learner import Function, minimise
 from neurotest.select.adaptive.outputs import Outputs, class_embedding, shortened
 from neurotest.target.load import load
 
@@ -72,14 +72,14 @@ def test_more_steps_never_end_higher(seed: int, size: int, steps: int) -> None:
 def test_a_head_is_the_regression_of_scikit_learn() -> None:
     """Where the network says nothing (all logits zero) it is a multinomial regression with a ridge, in blocks or not."""
     random = rng.stream("test.descent.head", 0)
-    n, d, classes = 2 * heads.BLOCK + 100, 6, 4
+    n, d, classes = 2 * learner.BLOCK + 100, 6, 4
     x = random.normal(size=(n, d))
     labels = (x[:, :classes] + random.normal(size=(n, classes))).argmax(axis=1)
     weights = random.random(n)
     outputs = Outputs(torch.zeros(n, classes, dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
     arguments = torch.from_numpy(x), outputs, aims, torch.from_numpy(weights), 30.0
-    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
+    head = learner.quick_head(*arguments, steps=60, precision=torch.float64)
     peer = LogisticRegression(C=1 / 30, fit_intercept=False, tol=1e-9, max_iter=5000).fit(x, labels, weights)
     assert head.T.numpy() == pytest.approx(peer.coef_, abs=1e-4)
 
@@ -90,7 +90,7 @@ def test_few_steps_are_a_shorter_way_to_the_same_end() -> None:
     outputs = Outputs(torch.from_numpy(3 * random.normal(size=(500, 5))))
     aims = outputs.aims(torch.from_numpy(random.integers(0, 5, 500)))
     arguments = x, outputs, aims, torch.ones(500, dtype=torch.float64), 5.0
-    start, few, many = (heads.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
+    start, few, many = (learner.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
     assert not start.any()
     assert float((few - many).norm()) < 0.02 * float(many.norm())
 
@@ -104,7 +104,7 @@ def test_a_head_of_many_classes_is_that_of_the_other_solver() -> None:
     outputs = Outputs.of(values, classes, class_embedding(logits))
     aims = outputs.aims(torch.from_numpy(random.integers(0, 100, 400)))
     arguments = x, outputs, aims, torch.from_numpy(random.random(400)), 5.0
-    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
+    head = learner.quick_head(*arguments, steps=60, precision=torch.float64)
     assert head.shape == (8, outputs.rank)
     assert head.abs().max() > 0.1
     assert torch.allclose(head, learner.corrected_head(*arguments), atol=2e-3)
@@ -117,10 +117,15 @@ def test_on_a_bank_few_steps_are_as_far_down_as_sixty_of_the_other_solver(wanted
     assert some.labels is not None
     rows, _ = bank._build(load("zoo:mnist-lenet1"), some, some.labels)
     if wanted == "head":
-        x, outputs, labels, steps = prior._with_one(rows.facts.features).double(), rows.facts.outputs, rows.labels, prior.STEPS
+        x, outputs, labels, steps = (
+            prior._with_one(rows.facts.features).double(),
+            rows.facts.outputs,
+            rows.labels,
+            prior.HEAD_STEPS,
+        )
     else:
         features = torch.from_numpy(rows.facts.features).double()
-        x, labels, steps = shares._expanded(features, features.std(dim=0)), rows.operators, shares.DESCENT
+        x, labels, steps = prior._expanded(features, features.std(dim=0)), rows.operators, prior.OPERATOR_STEPS
         outputs = Outputs(torch.zeros(len(rows), len(rows.names), dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
     arguments = x, outputs, aims, torch.ones(len(rows), dtype=torch.float64), 30.0
@@ -129,7 +134,7 @@ def test_on_a_bank_few_steps_are_as_far_down_as_sixty_of_the_other_solver(wanted
         fit = torch.nn.functional.cross_entropy(outputs.values + x @ head, aims, reduction="sum")
         return float(fit + 15 * head.square().sum())
 
-    end = value(heads.quick_head(*arguments, steps=200, precision=torch.float64))
+    end = value(learner.quick_head(*arguments, steps=200, precision=torch.float64))
     way = value(torch.zeros(x.shape[1], outputs.rank, dtype=torch.float64)) - end
-    assert 0 <= value(heads.quick_head(*arguments, steps=steps)) - end < 0.01 * way
+    assert 0 <= value(learner.quick_head(*arguments, steps=steps)) - end < 0.01 * way
     assert 0 <= value(learner.corrected_head(*arguments)) - end < 0.01 * way

@@ -11,7 +11,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import select
 from neurotest.select.dropout import BALD, MCDropout, _mutual_information, _predictive_entropy, _variation_ratio
-from neurotest.select.thinning import Thinned
+from neurotest.select.partners import Thinned
 from neurotest.target import Target
 
 # two inputs, four passes, two classes

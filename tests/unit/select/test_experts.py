@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from neurotest import rng
 from neurotest.select.adaptive import prior as priors
-from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.experts import EXPLORED, LARGE, LOOSER, PriorLoop
+from neurotest.select.adaptive.experts import EXPLORED, LARGE, LOOSER, PriorLoop, diverse
 from neurotest.select.adaptive.remaining import WIDER_SELF, Draw, combined
 
 from .test_prior import bank, scanned

@@ -11,7 +11,7 @@ from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.select import select
 from neurotest.select.spread import _disperse
-from neurotest.stats.neighbours import nearest_other
+from neurotest.stats.distances import nearest_other
 from neurotest.target import Target
 
 from .subjects import centred as target

@@ -12,23 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
-from neurotest.semantics.describe.caption import (
+from neurotest.semantics.describe.corpus import _annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
+from neurotest.semantics.describe.milan import (
     ODD,
     SPECIAL,
     START,
     STOP,
     Decoder,
     LanguageModel,
+    Milan,
     Vocabulary,
     _beam,
+    _Decoders,
     _joined,
     _tokens,
     best_descriptions,
     train_module,
     until_stop,
 )  # fmt: skip
-from neurotest.semantics.describe.corpus import _annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
-from neurotest.semantics.describe.milan import Milan, _Decoders
 from neurotest.semantics.descriptions import describe
 
 

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from neurotest import registry
 from neurotest.errors import BadInput
-from neurotest.semantics import encoders, wordnet
+from neurotest.semantics import encoders
 from neurotest.semantics.descriptions import Description, Descriptions
-from neurotest.semantics.dissimilarity import Comparer, Comparison, Mode
-from neurotest.semantics.paths import Paths
+from neurotest.semantics.paths import Comparer, Comparison, Mode, Paths
 from neurotest.target import Layer
 
 TEXTS = {"a": ["red stripes", "blue dots", "red dots"], "b": ["ship, truck (x3.1)", "cat", "unknown"]}
@@ -164,7 +163,7 @@ def test_wu_and_palmer_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "index.noun").write_text(NOUNS)
     (tmp_path / "data.noun").write_text(SYNSETS)
     monkeypatch.setenv("NEUROTEST_WORDNET", str(tmp_path))
-    net = wordnet.read()
+    net = encoders._wordnet()
     assert net.similarity("cat", "dog") == pytest.approx(4 / 6)  # depths 3 and 3, meeting at depth 2
     assert net.similarity("cats", "animal") == pytest.approx(4 / 5)
     assert net.similarity("cat", "lorry") == 0

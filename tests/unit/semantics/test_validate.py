@@ -15,8 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.report import write_report
 from neurotest.semantics.describe.api import material, output_layer
 from neurotest.semantics.describe.profile import ClassProfile
-from neurotest.semantics.describe.record import read_rating
-from neurotest.semantics.describe.sheets import LEFT, _tiles
+from neurotest.semantics.describe.record import LEFT, _tiles, read_rating
 from neurotest.semantics.describe.validate import by_exemplars, fewer, named, output_units
 from neurotest.semantics.describe.work import recorded
 from neurotest.semantics.descriptions import UNKNOWN, Description, Descriptions

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import gaussian_kde
 
 from neurotest.errors import BadInput
-from neurotest.stats.densities import Gaussian, Kernels, _ledoit_wolf
-from neurotest.stats.neighbours import Points, nearest_other, squared_distances
+from neurotest.stats.distances import Gaussian, Kernels, Points, _ledoit_wolf, nearest_other, squared_distances
 
 
 @settings(max_examples=25, deadline=None)
@@ -35,7 +34,7 @@ def test_many_queries_are_searched_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     random = np.random.default_rng(0)
     queries, points = random.normal(size=(50, 3)), random.normal(size=(20, 3))
     whole = Points(points).nearest(queries)
-    monkeypatch.setattr("neurotest.stats.neighbours.CHUNK", 45)
+    monkeypatch.setattr("neurotest.stats.distances.CHUNK", 45)
     parts = Points(points).nearest(queries)
     assert (whole[1] == parts[1]).all()
 
@@ -154,7 +153,7 @@ def test_kernels_of_one_width_by_plain_loops(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
     assert not Kernels(points, 0.6).shrunk
-    monkeypatch.setattr("neurotest.stats.densities.CHUNK", 20)  # two values at a time
+    monkeypatch.setattr("neurotest.stats.distances.CHUNK", 20)  # two values at a time
     assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
     assert Kernels(points).shrunk == Gaussian(points).shrunk
     assert Kernels(points[:2]).shrunk

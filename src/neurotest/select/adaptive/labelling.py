@@ -10,9 +10,8 @@ from neurotest.data.labels import INVALID, UNCLEAR, Inputs, Key, numbered, read_
 from neurotest.errors import BadInput
 from neurotest.runs.rows import LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.stored import facts_of
-from neurotest.select.exchange import class_word, classes_of, inputs_of, label_word
+from neurotest.select.exchange import class_word, classes_of, inputs_of, label_word, rounds_of
 
 Entry = dict[str, Any]  # as JSON holds it
 
