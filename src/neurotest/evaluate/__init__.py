@@ -15,7 +15,7 @@ from neurotest.evaluate.metrics import fid as fid
 from neurotest.evaluate.metrics import inception_score as inception_score
 from neurotest.evaluate.metrics import kid as kid
 from neurotest.evaluate.metrics import spread as spread
-from neurotest.evaluate.readers import Stored as Stored
+from neurotest.evaluate.readers import StoredSuite as StoredSuite
 from neurotest.evaluate.readers import read_suite as read_suite
 from neurotest.evaluate.stored import Evaluation as Evaluation
 from neurotest.evaluate.stored import evaluate as evaluate

@@ -118,7 +118,7 @@ def _evenness_interval(
 
 
 THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
-LEAST = 10
+LEAST_PER_CLASS = 10
 SHUFFLES = 2000
 
 
@@ -238,7 +238,7 @@ def _per_class(
     rows = []
     for number in range(classes):
         mine = np.flatnonzero(source.labels == number)[:per_class]
-        least = min(LEAST, per_class)
+        least = min(LEAST_PER_CLASS, per_class)
         if len(mine) < least:
             raise BadInput(
                 "too-few",

@@ -24,7 +24,7 @@ from neurotest.target.load import load
 
 LAST = Want(layers="last_hidden", neuron="unit", inputs=True)
 MAPS = Want(layers="pre_activation", keep="map")
-LITTLE = 50  # inputs at once where whole maps of all layers are kept
+MAPS_AT_ONCE = 50  # inputs at once where whole maps of all layers are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +103,14 @@ class Extractor:
         probs = None if self.network.bins is not None else scores.softmax(1).numpy()  # a quantity has none
         return Features(joined, probs, scores.argmax(1).numpy())
 
-    def distance(self, target: Target, source: Source, originals: Source, *, batch: int = LITTLE) -> NDArray[np.float64]:
+    def distance(self, target: Target, source: Source, originals: Source, *, batch: int = MAPS_AT_ONCE) -> NDArray[np.float64]:
         """How differently the extractor sees each input and its original, 0 to 4: LPIPS with equal weights, on these features.
 
         At every place of every convolution and dense layer the channels are scaled to length 1; the squared difference is
         averaged over places, then over layers. For an extractor that only returns features: of those. (n,)
         """
         parts = []
-        step = min(batch, LITTLE)
+        step = min(batch, MAPS_AT_ONCE)
         pairs = zip(batches(target, source, batch=step), batches(target, originals, batch=step), strict=True)
         with self._named(source), Probe(self.network, *([MAPS] if self.classifier else [])) as probe:
             for one, other in pairs:

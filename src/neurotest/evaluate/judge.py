@@ -39,13 +39,13 @@ from neurotest.target.load import load
 BATCH = 250
 PARTS = ("defects", "diversity", "naturalness", "impartiality")
 # What numbers are made from, and what stands beside them: no rows of the table.
-ABOUT = ("clean", "outputs", "classes", "fault_count", "seeds", "seeds_tried", "forwards")
+NOT_IN_TABLE = ("clean", "outputs", "classes", "fault_count", "seeds", "seeds_tried", "forwards")
 # What may be required by name; `impartiality` is the evenness of the faults, `diversity` the Vendi score.
 METRICS = (
     "success", "fid", "fid_shrunk", "kid", "inception_score", "ssim", "total_variation", "feature_distance", "outside",
     "l0", "l2", "linf", "impartiality", "diversity",
 )  # fmt: skip
-LONG = {"impartiality": ("impartiality", "faults"), "diversity": ("diversity", "vendi"), "success": ("defects", "success")}
+PART_OF = {"impartiality": ("impartiality", "faults"), "diversity": ("diversity", "vendi"), "success": ("defects", "success")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +85,14 @@ class Judgement(Outcome):
                     "interval": numbers.get(f"{name}_interval"),
                 }
                 for name, value in numbers.items()
-                if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in ABOUT
+                if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in NOT_IN_TABLE
             ]  # fmt: skip
         return rows
 
     def require(self, metrics: Sequence[str]) -> None:
         """Refuse, in a sentence, a metric that cannot be computed for this suite."""
         for name in metrics:
-            part, key = LONG.get(name, ("naturalness", name))
+            part, key = PART_OF.get(name, ("naturalness", name))
             if getattr(self, part).get(key) is None:
                 raise BadInput(
                     "unsuitable",

@@ -16,8 +16,8 @@ from neurotest.mutate import distances as apart
 from neurotest.stats.distances import Points, check_square, nearest_other
 
 Floats = NDArray[np.float64]
-USUAL = 2048  # below this many inputs FID is known to depend on their number
-FEW = 100
+FID_INPUTS = 2048  # below this many inputs FID is known to depend on their number
+KID_INPUTS = 100
 
 
 class Score(NamedTuple):
@@ -82,7 +82,9 @@ def fid(
             "inputs, KID, or covariance='shrunk'.",
         )
     warnings = (
-        [] if n >= USUAL else [f"FID from {n} inputs: below {USUAL:,} it depends on their number; compare equal numbers only."]
+        []
+        if n >= FID_INPUTS
+        else [f"FID from {n} inputs: below {FID_INPUTS:,} it depends on their number; compare equal numbers only."]
     )
     if covariance == "shrunk":
         warnings.append("FID with shrunk covariances is not comparable with any published FID.")
@@ -107,7 +109,7 @@ def kid(suite: NDArray[np.floating], reference: NDArray[np.floating]) -> Score:
     first = (own1.sum() - np.trace(own1)) / (n * (n - 1))
     second = (own2.sum() - np.trace(own2)) / (m * (m - 1))
     few = min(n, m)
-    warnings = () if few >= FEW else (f"KID from {few} inputs scatters widely: use at least {FEW}.",)
+    warnings = () if few >= KID_INPUTS else (f"KID from {few} inputs scatters widely: use at least {KID_INPUTS}.",)
     return Score(float(first + second - 2 * across.mean()), warnings)
 
 

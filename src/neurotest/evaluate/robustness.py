@@ -19,7 +19,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.devices import placed
 from neurotest.errors import BadInput, near
-from neurotest.evaluate.clever import Clever, Estimate
+from neurotest.evaluate.clever import Clever, CleverEstimate
 from neurotest.evaluate.leads import Leads, nearest
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ZERO_GRADIENT
@@ -246,7 +246,7 @@ class _Robustness(Job[RobustnessResult]):
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         own, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
         leads, seed = Leads(self.target, vmap=self.method.vmap), int(self.settings["seed"])
-        estimates: list[Estimate] = []
+        estimates: list[CleverEstimate] = []
         for i, position in enumerate(positions):
             estimates.append(self.method.estimate(leads, u[i], int(own[i]), position=position, seed=seed, towards=self.towards))
             if progress is not None and i + 1 < len(positions):

@@ -21,7 +21,7 @@ from neurotest.evaluate.bias import ClassBias, class_bias_report
 from neurotest.evaluate.compare import Comparison
 from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.judge import BATCH, Judgement, check_metrics, compare_suites, judge
-from neurotest.evaluate.readers import Stored, read_suite
+from neurotest.evaluate.readers import StoredSuite, read_suite
 from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import finish, whole
 from neurotest.jobs.opening import AnyTarget
@@ -32,7 +32,7 @@ from neurotest.runs.store import Run
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 
-TIMES = 10
+AMPLIFICATION = 10
 
 
 def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
@@ -46,7 +46,7 @@ def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> li
     if not len(rows):
         return []
     x, before = (to_unit(target.prepare(s.read(rows)), target.bounds).cpu().numpy() for s in (suite, suite.originals))
-    change = np.clip(0.5 + TIMES * (x - before), 0, 1)
+    change = np.clip(0.5 + AMPLIFICATION * (x - before), 0, 1)
     return [
         {
             "png": _png(np.concatenate([before[i], x[i], change[i]], axis=2)),
@@ -184,9 +184,9 @@ def evaluate(
 
 def _read(
     runs: Sequence[str | Path], target: AnyTarget | None, faults_only: bool, limit: int, seed: int
-) -> tuple[dict[str, Stored], dict[str, int]]:
+) -> tuple[dict[str, StoredSuite], dict[str, int]]:
     """The suites by name, and their sizes before anything is left out."""
-    suites: dict[str, Stored] = {}
+    suites: dict[str, StoredSuite] = {}
     sizes: dict[str, int] = {}
     for name, path in zip(_names(runs), runs, strict=True):
         stored = read_suite(path, target)
@@ -210,7 +210,7 @@ def _names(runs: Sequence[str | Path]) -> list[str]:
     return names
 
 
-def _with_cost(judgement: Judgement, stored: Stored, whole: bool) -> Judgement:
+def _with_cost(judgement: Judgement, stored: StoredSuite, whole: bool) -> Judgement:
     """What the faults cost and which share of the seeds fails, where the run stores it and nothing was left out."""
     if not whole:
         return judgement
@@ -231,7 +231,7 @@ def _bias(target: Target, source: AnyData, judged: dict[str, Judgement], seed: i
     return reports
 
 
-def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, ...]:
+def _notes(suites: dict[str, StoredSuite], judged: dict[str, Judgement]) -> tuple[str, ...]:
     notes = [f"{name}: {note}" for name, stored in suites.items() for note in stored.notes]
     for name, stored in suites.items():
         own, ours = int(stored.fault.sum()), judged[name].defects["faults"]
@@ -247,7 +247,7 @@ def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str
     return tuple(notes)
 
 
-def _record(run: Run, evaluation: Evaluation, suites: dict[str, Stored], target: Target) -> None:
+def _record(run: Run, evaluation: Evaluation, suites: dict[str, StoredSuite], target: Target) -> None:
     """What the report shows."""
     pictures = {
         name: _sheet(stored.suite, evaluation.judged[name], target, PICTURES)

@@ -20,7 +20,7 @@ from neurotest.target import Trace
 
 UNITS = 100_000  # intervals end on multiples of 1e-5, so lengths are integers and ties are real
 SURE = 0.99  # above this probability an input is put off to the end
-MOST = 120  # classes: an input covers an edge for every two others, so beyond it memory runs out
+MOST_CLASSES = 120  # classes: an input covers an edge for every two others, so beyond it memory runs out
 REACH = 0.005  # of the distance to certainty, to each side
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
@@ -237,11 +237,12 @@ class _Unsure:
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
-        if not 3 <= (k := probs.shape[1]) <= MOST:
+        if not 3 <= (k := probs.shape[1]) <= MOST_CLASSES:
             raise BadInput(
                 "unsuitable",
                 "classes",
-                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}; use deepgini.",
+                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST_CLASSES}; "
+                "use deepgini.",
             )
         unsure = probs[np.arange(len(probs)), predicted] < SURE
         self.unsure.append((index[unsure], probs[unsure], predicted[unsure]))

@@ -23,7 +23,7 @@ from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int32]
 FENG = "Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999"
-KEPT = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
+COST = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +204,7 @@ def _bucketed(state: SurpriseState, scores: np.ndarray) -> _Covers:
 
 
 @register(
-    "selector", "ctm", main="criterion", paper=f"coverage total method: {FENG}", cost=KEPT,
+    "selector", "ctm", main="criterion", paper=f"coverage total method: {FENG}", cost=COST,
     differs="Ties keep the pool's order (peers: an unstable sort). It says nothing where every input covers as much: always "
     "for tknc, nearly always for kmnc; a note says so.",
 )  # fmt: skip
@@ -229,7 +229,7 @@ class CTM(_ByCoverage):
 
 @register(
     "selector", "cam", main="criterion", paper=f"coverage additional method: {FENG}",
-    cost=f"{KEPT}, as much again while the order is made",
+    cost=f"{COST}, as much again while the order is made",
     differs="Starts with the input that covers most (DeepGini's code: with a random one) and goes on until nothing is added, "
     "then by ctm, as dnn-tip does. The order equals dnn-tip's; a sparse index replaces its dense profiles.",
 )  # fmt: skip

@@ -16,7 +16,7 @@ from neurotest.stats.distances import squared_distances
 from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int64]
-DONE = -1.0  # the score of what is labelled already
+LABELLED_SCORE = -1.0  # the score of what is labelled already
 
 
 @register(
@@ -65,7 +65,7 @@ class _Nearby(PerInput):
         self.scores[index] = np.where(np.isfinite(apart).all(axis=1), share + gini / self.k / 2, np.nan)
 
     def value(self) -> np.ndarray:
-        self.scores[self.labelled] = DONE
+        self.scores[self.labelled] = LABELLED_SCORE
         return self.scores
 
     def notes(self) -> tuple[str, ...]:

@@ -16,8 +16,8 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 DEPTH = 4  # so many times the budget, from the top of the ranking, are looked at
 CLOSE = 0.05  # near duplicates: closer than so many of a random batch of the same size are to each other
-MOST = 2000  # of a random batch, which only gives a scale
-LEAST = 200  # distances that scale is taken from: small batches are drawn several times
+LARGEST_RANDOM = 2000  # of a random batch, which only gives a scale
+LEAST_DISTANCES = 200  # distances that scale is taken from: small batches are drawn several times
 
 
 def _disperse(points: Floats, count: int, reach: float) -> Ints:
@@ -67,10 +67,10 @@ def _values(pool: Pool, index: Ints, want: Want) -> Floats:
 
 def _usual(pool: Pool, want: Want) -> Floats:
     """How far inputs of random batches of the same size are from their nearest other."""
-    size = min(pool.picked, MOST)
+    size = min(pool.picked, LARGEST_RANDOM)
     if size < 2:
         return np.zeros(1)
     random = rng.stream("select.spread", pool.seed)
-    batches = [random.permutation(len(pool))[:size] for _ in range(max(1, -(-LEAST // size)))]
+    batches = [random.permutation(len(pool))[:size] for _ in range(max(1, -(-LEAST_DISTANCES // size)))]
     values = _values(pool, np.concatenate(batches), want)
     return np.concatenate([nearest_other(part) for part in np.split(values, len(batches))])

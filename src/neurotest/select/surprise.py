@@ -20,7 +20,7 @@ KIM = "Kim et al., ICSE 2019"
 KIM2 = "Kim et al., ESEC/FSE 2020"
 WEISS = "Weiss et al., A Review and Refinement of Surprise Adequacy, 2021"
 HIGHEST = 1e300  # stands for infinite surprise: a prediction that no training input has
-KEPT = "one forward pass per input and training input; keeps 8 bytes per input and the training activations"
+COST = "one forward pass per input and training input; keeps 8 bytes per input and the training activations"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +62,7 @@ class _Surprises(BlockState):
 
 
 @register(
-    "selector", "lsa", paper=KIM, cost=f"{KEPT}; one kernel per training input of the predicted class",
+    "selector", "lsa", paper=KIM, cost=f"{COST}; one kernel per training input of the predicted class",
     differs="Predicted classes on both sides. A covariance that cannot be inverted is shrunk; scipy refuses it, and dnn-tip "
     "underflows to infinity far from the data, where ours stays finite (log-sum-exp).",
 )  # fmt: skip
@@ -75,7 +75,7 @@ class LSA(_Surprising, adequacy.LSA):
 
 
 @register(
-    "selector", "dsa", main="reference", paper=KIM, cost=f"{KEPT}; one distance per training input of the predicted class",
+    "selector", "dsa", main="reference", paper=KIM, cost=f"{COST}; one distance per training input of the predicted class",
     differs="Exact neighbours; `reference=test` measures the second distance from the input, as NeuraL-Coverage does.",
 )  # fmt: skip
 class DSA(_Surprising, adequacy.DSA):
@@ -86,7 +86,7 @@ class DSA(_Surprising, adequacy.DSA):
 
 
 @register(
-    "selector", "mdsa", paper=KIM2, cost=f"{KEPT}; one product with a covariance per input",
+    "selector", "mdsa", paper=KIM2, cost=f"{COST}; one product with a covariance per input",
     differs="The root is taken, per predicted class; dnn-tip squares and takes all classes together (`squared=true,per=all`).",
 )  # fmt: skip
 class MDSA(_Surprising, adequacy.MDSA):
@@ -98,7 +98,7 @@ class MDSA(_Surprising, adequacy.MDSA):
 
 
 @register(
-    "selector", "mlsa", main="components", paper=WEISS, cost=f"{KEPT}; a mixture is fitted once",
+    "selector", "mlsa", main="components", paper=WEISS, cost=f"{COST}; a mixture is fitted once",
     differs="Variances are regularised, so that no component collapses, and the fit is seeded; dnn-tip's is neither.",
 )  # fmt: skip
 class MLSA(_Surprising, adequacy.MLSA):

@@ -35,7 +35,7 @@ Ints = NDArray[np.int64]
 NEIGHBOURS = 10
 DOUBT = 0.5  # votes that every class has from the start
 WEIGHT = 0.5  # of the neighbours' votes beside the network's probability
-USUAL = 0.01  # the share of a class's inputs that get any one other label by mistake, before the data say more
+USUAL_MISTAKE = 0.01  # the share of a class's inputs that get any one other label by mistake, before the data say more
 SUREST = 0.25  # share of the inputs, most confident first, from which the number of wrong labels is read
 CHUNK = 1 << 22  # similarities held at once
 FILES = 40  # pictures in a run
@@ -95,7 +95,7 @@ class _Mistakes(NamedTuple):
         order = np.argsort(labels, kind="stable")
         for true, given, share in zip(*self, strict=True):
             first, last = np.searchsorted(labels, (given, given + 1), sorter=order)
-            prior[order[first:last], true] = math.log1p(share / USUAL)
+            prior[order[first:last], true] = math.log1p(share / USUAL_MISTAKE)
         return prior
 
 

@@ -31,8 +31,8 @@ K = 15
 QUANTILE = 0.99
 SAMPLES = 1 << 14  # map values kept per neuron: the .99 quantile is then the .9885 to .9915 one in 19 of 20 cases
 INPUTS = 1 << 12  # pooled values kept per neuron
-KEPT = 1 << 28  # bytes of these samples, of all neurons together: a wide network gets fewer per neuron
-LEAST = 1 << 9  # but no fewer than this: the .99 quantile is then the .981 to .999 one
+SAMPLE_BYTES = 1 << 28  # bytes of these samples, of all neurons together: a wide network gets fewer per neuron
+LEAST_SAMPLES = 1 << 9  # but no fewer than this: the .99 quantile is then the .981 to .999 one
 MEMORY = 1 << 28  # bytes of masks and maps at one time
 Ints = NDArray[np.int64]
 FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
@@ -57,12 +57,12 @@ def globs(layers: Iterable[Layer]) -> str:
 
 
 def _bounded(samples: int, neurons: int) -> int:
-    """How many map values are kept per neuron, so that those of all neurons stay within `KEPT` bytes.
+    """How many map values are kept per neuron, so that those of all neurons stay within SAMPLE_BYTES.
 
     >>> _bounded(SAMPLES, 200), _bounded(SAMPLES, 20_000)
     (16384, 3355)
     """
-    return min(samples, max(LEAST, KEPT // (4 * max(1, neurons))))
+    return min(samples, max(LEAST_SAMPLES, SAMPLE_BYTES // (4 * max(1, neurons))))
 
 
 @dataclass(eq=False)

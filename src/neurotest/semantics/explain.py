@@ -18,7 +18,7 @@ from neurotest.sounds import picture_size
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
-LEAST = 3  # faults a substitution must be seen in to be listed
+LEAST_FAULTS = 3  # faults a substitution must be seen in to be listed
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +157,7 @@ class Substitution:
 
 
 def substitutions(
-    ready: Semantics, before: NDArray[np.int64], after: NDArray[np.int64], faults: NDArray[np.bool_], least: int = LEAST
+    ready: Semantics, before: NDArray[np.int64], after: NDArray[np.int64], faults: NDArray[np.bool_], least: int = LEAST_FAULTS
 ) -> list[Substitution]:
     """Those that occur more often among faults than among others, surest first. before, after: neurons (n, layers)."""
     from scipy.stats import fisher_exact

@@ -17,8 +17,8 @@ from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
 from neurotest.semantics.descriptions import DEAD, DEFAULT, Descriptions, describe
 from neurotest.semantics.exemplars import globs
-from neurotest.semantics.paths import MARGIN, Comparer, Comparison, Paths, Reader
-from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Sample, Threshold, read_sample
+from neurotest.semantics.paths import MARGIN, PathComparer, PathComparison, PathReader, Paths
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, PathSample, Threshold, read_sample
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Target
 
@@ -79,11 +79,11 @@ class Guidance(Settings):
         super().__post_init__()
         self.comparison()
 
-    def comparison(self) -> Comparison:
-        settings = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
-        return Comparison(**settings, everything=self.critical == "all")
+    def comparison(self) -> PathComparison:
+        settings = {f.name: getattr(self, f.name) for f in fields(PathComparison) if f.name != "everything"}
+        return PathComparison(**settings, everything=self.critical == "all")
 
-    def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> Reader:
+    def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> PathReader:
         """What finds the paths."""
         critical = registry.build("critical", "activation" if self.critical == "all" else self.critical)
         if not isinstance(critical, CriticalSettings):
@@ -91,7 +91,7 @@ class Guidance(Settings):
                 "unknown-name", "critical", f"critical={self.critical!r}: expected a name of `neurotest list critical`, or all."
             )
         critic = critical.start(target, path_layers(target, self.depth, self.layers), train)
-        return Reader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
+        return PathReader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
 
     def bank(self, target: Target, train: Source, progress: Progress | None = None) -> Descriptions:
         """The descriptions of the path's layers, from the cache where they are there."""
@@ -138,12 +138,12 @@ class Semantics:
 
     settings: Guidance
     target: Target
-    reader: Reader
-    comparer: Comparer
+    reader: PathReader
+    comparer: PathComparer
     bank: Descriptions
     tau: float
     threshold: Threshold | None
-    sample: Sample | None
+    sample: PathSample | None
 
     @property
     def layers(self) -> tuple[Layer, ...]:

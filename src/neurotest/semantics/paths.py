@@ -70,7 +70,7 @@ def sentence(descriptions: Sequence[str], labels: Sequence[str] = (), *, repeats
     return f"a photo{of}" + (f" with {words}" if words else "")
 
 
-class Reader:
+class PathReader:
     """Reads paths: scores neurons and takes the first `top` of every layer, leaving out those that never react.
 
     For a mutant, neurons of the reference's path stay unless another is ahead by more than `margin`, and by default the class
@@ -138,7 +138,7 @@ Similarities = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison(checks.Settings):
+class PathComparison(checks.Settings):
     """How paths are compared.
 
     mode: `no-label`; `with-label`, as published; `label-only` compares predictions and nothing else; `random-words` gives every
@@ -167,15 +167,15 @@ class Comparison(checks.Settings):
         """Whether descriptions are read at all."""
         return self.mode != "label-only" and self.distance != "jaccard"
 
-    def start(self, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None) -> Comparer:
-        return Comparer(self, layers, bank, classes)
+    def start(self, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None) -> PathComparer:
+        return PathComparer(self, layers, bank, classes)
 
 
-class Comparer:
+class PathComparer:
     """Compares paths of one target; every distinct text is encoded once."""
 
     def __init__(
-        self, settings: Comparison, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None
+        self, settings: PathComparison, layers: Sequence[Layer], bank: Descriptions | None, classes: Sequence[str] | None
     ) -> None:
         self.settings, self.layers = settings, tuple(layers)
         self.classes = _names(classes) if settings.labelled else ()

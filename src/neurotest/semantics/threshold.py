@@ -27,7 +27,7 @@ from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, predictions
-from neurotest.semantics.paths import Comparer, Paths, Reader
+from neurotest.semantics.paths import PathComparer, PathReader, Paths
 from neurotest.target import Target
 
 QUANTILE = 0.25
@@ -39,7 +39,7 @@ NAMES = ("units", "scores", "labels", "classes")
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class PathSample:
     """Paths of training images and of their mutants, every rule once per image."""
 
     references: Paths  # (images,)
@@ -47,14 +47,14 @@ class Sample:
     images: int
     rules: int
 
-    def similarities(self, comparer: Comparer) -> NDArray[np.float64]:
+    def similarities(self, comparer: PathComparer) -> NDArray[np.float64]:
         """(images, rules)."""
         rows = np.repeat(np.arange(self.images), self.rules)
         return comparer.similarity(self.references[rows], self.mutants).reshape(self.images, self.rules)
 
-    def through(self, layers: Sequence[int]) -> Sample:
+    def through(self, layers: Sequence[int]) -> PathSample:
         """The same sample through some of its layers."""
-        return Sample(self.references.through(layers), self.mutants.through(layers), self.images, self.rules)
+        return PathSample(self.references.through(layers), self.mutants.through(layers), self.images, self.rules)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ class _Part:
 
 
 def read_sample(
-    reader: Reader,
+    reader: PathReader,
     train: Source,
     *,
     about: str,
@@ -182,14 +182,14 @@ def read_sample(
     seed: int = 0,
     cache: bool = True,
     progress: Progress | None = None,
-) -> Sample:
+) -> PathSample:
     """The paths of a stratified sample of training images under all 95 rules. about: what the reader depends on."""
     part = _Part.of(reader.critic.target, train, about, per_class, seed)
     n, rules = len(part.images), len(part.draws)
     if cache and (cached := _load(part.place, n, rules)) is not None:
         return cached
     both = list(part.groups(reader, progress))
-    sample = Sample(Paths.joined([one for one, _ in both]), Paths.joined([other for _, other in both]), n, rules)
+    sample = PathSample(Paths.joined([one for one, _ in both]), Paths.joined([other for _, other in both]), n, rules)
     if cache:
         with suppress(BadInput):
             _save(part.place, sample)
@@ -230,7 +230,7 @@ def read_similarities(
     return values
 
 
-def _save(place: Path, sample: Sample) -> None:
+def _save(place: Path, sample: PathSample) -> None:
     from safetensors.numpy import save_file
 
     sides = {"references": vars(sample.references), "mutants": vars(sample.mutants)}
@@ -239,7 +239,7 @@ def _save(place: Path, sample: Sample) -> None:
         save_file(arrays, part)
 
 
-def _load(place: Path, images: int, rules: int) -> Sample | None:
+def _load(place: Path, images: int, rules: int) -> PathSample | None:
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -248,4 +248,6 @@ def _load(place: Path, images: int, rules: int) -> Sample | None:
         references, mutants = (Paths(*(arrays[f"{who}/{name}"] for name in NAMES)) for who in ("references", "mutants"))
     except (OSError, SafetensorError, KeyError, ValueError):
         return None
-    return Sample(references, mutants, images, rules) if len(references) == images and len(mutants) == images * rules else None
+    return (
+        PathSample(references, mutants, images, rules) if len(references) == images and len(mutants) == images * rules else None
+    )

@@ -128,7 +128,7 @@ class Selector:
         if len(loop.draws) > draws:
             last = loop.draws[-1]
             draw = {"random": list(last.positions), "labelled": sorted(last.labelled), "expected": last.expected}
-        experts = loop.belief.experts.float().numpy()
+        experts = loop.posterior.experts.float().numpy()
         return Choice(batch, loop.chances.astype(np.float32), experts, draw, standing)
 
     def _standing(self, rounds: int, request: Request) -> Entry:

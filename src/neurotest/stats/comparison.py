@@ -86,28 +86,6 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     return pearson(ranks(sample("x", x, 2)), ranks(sample("y", y, 2)))
 
 
-def within(x: ArrayLike, y: ArrayLike, level: ArrayLike) -> float:
-    """Correlation given a level (lambda, a layer, ...): each level's own mean is taken off both sides first.
-
-    This is the partial correlation with one dummy per level. NaN where nothing varies within any level.
-    """
-    a, b = sample("x", x, 2), sample("y", y, 2)
-    groups = np.asarray(level)
-    if len(a) != len(b) or groups.shape != a.shape:
-        raise BadInput(
-            "wrong-count",
-            "levels",
-            f"{len(a)}, {len(b)} and {groups.size} values: expected as many levels as values on each side.",
-        )
-    _, inverse = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(inverse)
-    left, right = (v - (np.bincount(inverse, v) / sizes)[inverse] for v in (a, b))
-    scale = 1e-12 * max(1.0, float(np.abs(a).max()), float(np.abs(b).max()))
-    if np.abs(left).max() <= scale or np.abs(right).max() <= scale:
-        return math.nan
-    return pearson(left, right)
-
-
 def mcnemar(fixed: int, broken: int) -> float:
     """The two-sided exact p-value: how often a fair coin would part so many inputs at least as unevenly.
 

@@ -16,7 +16,7 @@ from neurotest.campaign import Explanation, Patterns, explain, fuzz
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.report.explain import markdown, overlay, page, write_explanation
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.explain import _risk_ratio, substitutions
 from neurotest.semantics.guidance import Guidance
 from neurotest.target import Target
@@ -136,7 +136,7 @@ def test_what_faults_have_in_common(campaign: tuple[Path, Target, ArraySource], 
 
 def ready() -> Any:
     target, data = subject()
-    words = [Description("1", i, f"word {i}", 1.0, "x") for i in range(6)]
+    words = [NeuronDescription("1", i, f"word {i}", 1.0, "x") for i in range(6)]
     bank = Descriptions.of(target, {"1": 6}, words, "x")
     return Guidance(describe=bank, layers="1", tau=0.5, critical="gradient", distance="jaccard").start(target, data)
 

@@ -22,7 +22,7 @@ from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.semantics.describe.corpus import _summed
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.threshold import _every_rule, _stratified
 from neurotest.target import Target, Trace
 
@@ -70,8 +70,11 @@ def cosine(one: str, other: str) -> float:
 def bank(target: Target) -> Descriptions:
     """A description of one word per neuron; some neurons mean the same."""
     words = ["red", "dotted", "round", "fur", "horn", "tail"]
-    rows = [Description(layer, n, words[n % 6 if layer == "1" else n % 4], 1.0, "by hand") for layer, k in (("1", 6), ("5", 12))
-            for n in range(k)]  # fmt: skip
+    rows = [
+        NeuronDescription(layer, n, words[n % 6 if layer == "1" else n % 4], 1.0, "by hand")
+        for layer, k in (("1", 6), ("5", 12))
+        for n in range(k)
+    ]
     return Descriptions.of(target, {"1": 6, "5": 12}, rows, "by hand")
 
 

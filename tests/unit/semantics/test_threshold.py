@@ -16,7 +16,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.mutate.rules import Rules95
 from neurotest.semantics import threshold
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.guidance import Guidance
 from neurotest.semantics.threshold import _every_rule, _stratified, tau
 from neurotest.target import Target
@@ -81,7 +81,7 @@ def subject(seed: int = 0) -> tuple[Target, ArraySource, Descriptions]:
     random = np.random.default_rng(1)
     data = ArraySource(random.integers(0, 256, (12, 1, 12, 12)).astype(np.uint8), np.arange(12) % 3)
     words = ["red", "blue", "green", "stripes", "dots", "lines"]
-    rows = [Description(name, i, words[i], 1.0, "x") for name, n in (("1", 4), ("4", 6)) for i in range(n)]
+    rows = [NeuronDescription(name, i, words[i], 1.0, "x") for name, n in (("1", 4), ("4", 6)) for i in range(n)]
     return target, data, Descriptions.of(target, {"1": 4, "4": 6}, rows, "x")
 
 

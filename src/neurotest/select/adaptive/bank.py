@@ -29,7 +29,7 @@ from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target
 from neurotest.target.layout import channels_last, laid_channels_last
 
-MOST = 5000  # training images
+MOST_IMAGES = 5000  # training images
 FORMAT = 2  # of a bank in the cache
 TRIED = 2  # inputs on which a faster layout of the weights is tried
 TOGETHER, PIXELS = 10, 1 << 23  # blocks of images that are changed at a time, and values they may hold
@@ -68,9 +68,9 @@ class Bank:
 
 def _sample_of(train: Source, seed: int) -> Source:
     """At most MOST labelled images, drawn at random."""
-    if len(train) <= MOST:
+    if len(train) <= MOST_IMAGES:
         return train
-    return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST]))
+    return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST_IMAGES]))
 
 
 def _names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ def of_pool(
     """Without training data: the half of the pool of which the network is surest, its predictions taken for the truth."""
     outputs = facts.outputs
     surest = np.argsort(outputs.gini_odds().numpy(), kind="stable")[: len(facts) // 2]
-    if len(surest) > MOST:
-        surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
+    if len(surest) > MOST_IMAGES:
+        surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST_IMAGES]
     surest = np.sort(surest)
     return _build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest.select.adaptive import learner
-from neurotest.select.adaptive.learning import UNCLEAR, Belief, Loop
+from neurotest.select.adaptive.learning import UNCLEAR, Loop, Posterior
 from neurotest.select.adaptive.outputs import LIMIT
 from neurotest.select.adaptive.prior import Prior
 from neurotest.select.adaptive.remaining import WIDER_SELF, Remaining, combined
@@ -41,8 +41,8 @@ def diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) -
 EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
 SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
-LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
-MOST = 2000  # the largest batch that is made diverse
+LARGE_BATCH, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
+LARGEST_DIVERSE = 2000  # the largest batch that is made diverse
 DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
 EXPLORED = 0.3  # of this share only
 REGRESSION = 0.1  # the regression's weight before the first label
@@ -80,31 +80,31 @@ class PriorLoop(Loop):
     def _best(self, free: np.ndarray, n: int) -> np.ndarray:
         """Of a large batch the inputs must not all be of one kind: nothing is learned before the last of them."""
         best = super()._best(free, n)
-        if not LARGE < n <= MOST or (self.doubted and not self.belief.trust):
+        if not LARGE_BATCH < n <= LARGEST_DIVERSE or (self.doubted and not self.posterior.trust):
             return best
         share, weight = (1.0, DIVERSITY) if self.labels else (EXPLORED, DIVERSITY_FIRST)
         kept = best[: n - round(share * n)]
         others = np.setdiff1d(np.arange(len(free)), kept)
-        odds, some = self.belief.odds[free], free[others]
+        odds, some = self.posterior.odds[free], free[others]
         spread = others[diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
         batch = np.concatenate([kept, spread])
         return np.asarray(batch[np.argsort(-odds[batch].numpy(), kind="stable")])
 
-    def _learn(self) -> Belief:
+    def _learn(self) -> Posterior:
         labelled = self.labelled
         labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
         experts = self._experts(labelled, labels)
         weights = self._weights(labelled, labels)
         odds = weights[0] + experts @ weights[1:]
         trust = 1 - float(weights[1] / weights[1:].sum().clamp_min(1e-9))
-        return Belief(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
+        return Posterior(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
 
     def remaining(self) -> Remaining:
         """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
         left = self.left
         faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
         wider = 1.0 if self.prior is not None and self.prior.trained else WIDER_SELF
-        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty, wider)
+        return combined(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]), self.draws, faulty, wider)
 
     def _mix(self, experts: Tensor) -> Tensor:
         labelled = self.labelled
@@ -134,7 +134,9 @@ class PriorLoop(Loop):
         """The batches with many labels, at least half as many as all before: number, and where its labels stand."""
         places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers[numbers >= 0]).tolist()]
         return [
-            (number, here) for number, here in places if len(here) > LARGE and len(here) >= np.count_nonzero(numbers < number) / 2
+            (number, here)
+            for number, here in places
+            if len(here) > LARGE_BATCH and len(here) >= np.count_nonzero(numbers < number) / 2
         ]
 
     @property

@@ -124,7 +124,7 @@ def _result(
         "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(),
-        "expected_rate": loop.expected_rate(size), "trust": loop.belief.trust,
+        "expected_rate": loop.expected_rate(size), "trust": loop.posterior.trust,
         "suspects": suspects, "suspect_files": [rows[p].name for p in suspects],
         "stop": stop is not None and bool(loop.labels) and not positions, "notes": [summary(loop, size)], "run": str(run.path),
     }  # fmt: skip
@@ -171,7 +171,7 @@ def status_of(run: Run) -> Entry:
         "remaining": rest.value, "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "next": {"size": size, "expected_faults": rate * size, "expected_rate": rate, "random_rate": chance},
-        "go_on": advice.go_on, "advice": advice.reason, "command": advice.command, "trust": loop.belief.trust,
+        "go_on": advice.go_on, "advice": advice.reason, "command": advice.command, "trust": loop.posterior.trust,
         "rounds": [{"round": number, **held_by(loop, one)} for number, one in enumerate(rounds, start=1)],
         "suspects": _suspects(run, loop),
     }  # fmt: skip

@@ -27,8 +27,8 @@ from neurotest.stats.faults import budget as read_count
 from neurotest.target import Probe, Target, Trace, Want
 from neurotest.target.probe import NO_PROBABILITIES
 
-SHOWN = 0.03  # shares below are not named in a sentence
-FEW = 500  # training images below which shares and promise are rough: fourteen changes are told apart by them
+NAMED_SHARE = 0.03  # shares below are not named in a sentence
+FEW_IMAGES = 500  # training images below which shares and promise are rough: fourteen changes are told apart by them
 
 
 class Scanned:
@@ -83,7 +83,7 @@ class Scanned:
         about: dict[str, Any] = {"from": self.mode}
         if self.bank is not None and self.prior is not None:
             about |= {
-                "training_images": self.images, "rough": self.images < FEW, "expected_gain": self.prior.promise / 100,
+                "training_images": self.images, "rough": self.images < FEW_IMAGES, "expected_gain": self.prior.promise / 100,
                 "looks_natural": self.prior.guarded, "shares": self.prior.shares,
             }  # fmt: skip
         return about
@@ -105,13 +105,13 @@ class Scanned:
 def _looks(prior: Prior) -> str:
     """What EM found in the unlabelled pool."""
     shares = sorted(prior.shares.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{100 * share:.0f} % {name}" for name, share in shares if share >= SHOWN)
+    named = ", ".join(f"{100 * share:.0f} % {name}" for name, share in shares if share >= NAMED_SHARE)
     return f"by its looks the pool is {named} (no label was needed for that; a change that is not simulated looks like another)."
 
 
 def _rough(images: int) -> list[str]:
     """A warning where few training images stand behind what was found."""
-    if images >= FEW:
+    if images >= FEW_IMAGES:
         return []
     return [f"only {images} training images (--train): what the pool looks like and the expected gain are rough; 5,000 are used."]
 
@@ -340,7 +340,7 @@ def summary(loop: Loop, size: int) -> str:
         f"adaptive: {len(loop.labels)} labels, {faults_of(loop)} faults; "
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
-        f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
+        f"the learner counts {100 * loop.posterior.trust:.0f} %, DeepGini the rest."
         + (f" {_compared_words(loop)}" if loop.labels else "")
     )
 

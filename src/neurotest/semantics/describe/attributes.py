@@ -16,7 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.probes import DIRECTIONS, FAMILIES, Probes, probes
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import Exemplars, enlarge, globs, maps, places
 from neurotest.target import Layer, Probe, Trace, Want
 
@@ -127,11 +127,11 @@ class Attributes(checks.Settings, Describer):
         if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
             raise BadInput("out-of-range", "selective", "selective, iou and quantile lie between 0 and 1.")
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         for layer, dissection in self.dissect(material).items():
             for neuron, (text, score) in enumerate(self.words(dissection)):
                 if text:
-                    yield Description(layer, neuron, text, score, "attributes")
+                    yield NeuronDescription(layer, neuron, text, score, "attributes")
 
     def dissect(self, material: Material) -> dict[str, _Dissection]:
         """How every layer's neurons overlap with every word."""

@@ -16,7 +16,7 @@ from neurotest.reading import read_text, user_path
 from neurotest.registry import register
 from neurotest.scan import scan
 from neurotest.semantics.describe.material import Describer, Material, content_hash
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import Exemplars
 
 Floats = NDArray[np.float64]
@@ -60,7 +60,7 @@ class ClipDissect(checks.Settings, Describer):
     def signature(self) -> str:
         return f"{self!r} {content_hash(self.images, self.texts, self.words)}"
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         vocabulary = _words(self.words)
         images, texts = _embeddings(self.images, "images"), _embeddings(self.texts, "texts")
         if len(images) != len(source := material.source):
@@ -85,7 +85,7 @@ class ClipDissect(checks.Settings, Describer):
             score = _soft_wpmi(similarity, index, sharpness=self.sharpness, weight=self.weight)  # (neurons, words)
             for neuron, best in enumerate(score.argmax(axis=1)):
                 if score[neuron, best] > self.least:
-                    yield Description(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
+                    yield NeuronDescription(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
 
 
 def _soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float = 10.0, weight: float = 1.0) -> Floats:

@@ -15,12 +15,12 @@ from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import batches
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import globs, maps
 from neurotest.target import Probe, Want
 
 SURE = 4.0  # standard errors above a coin toss
-LEAST = 2  # images per concept
+LEAST_IMAGES = 2  # images per concept
 
 
 @register(
@@ -63,9 +63,11 @@ class Concepts(checks.Settings, Describer):
                 f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.",
             )
         for name, count in zip(source.classes, counts, strict=True):
-            if count < LEAST:
+            if count < LEAST_IMAGES:
                 raise BadInput(
-                    "too-few", "images", f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed."
+                    "too-few",
+                    "images",
+                    f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST_IMAGES} are needed.",
                 )
         return source
 
@@ -74,7 +76,7 @@ class Concepts(checks.Settings, Describer):
         source = read_data(self.spec)
         return f"{self!r} {source.classes} {source.digest()}"
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         source = self.source(material)
         assert source.classes is not None
         assert source.labels is not None
@@ -89,7 +91,7 @@ class Concepts(checks.Settings, Describer):
             for neuron, concept in enumerate(best):
                 value = area[concept, neuron]
                 if value >= self.auc and value - 0.5 >= SURE * error[concept]:
-                    yield Description(layer, neuron, source.classes[concept], float(value), "concepts")
+                    yield NeuronDescription(layer, neuron, source.classes[concept], float(value), "concepts")
 
 
 def _pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:

@@ -33,7 +33,7 @@ from neurotest.semantics.describe.corpus import (
     class_pairs,
 )
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import LARGEST, Description
+from neurotest.semantics.descriptions import LARGEST, NeuronDescription
 from neurotest.semantics.exemplars import Exemplars, K, regions
 
 START, STOP, ODD = 0, 1, 2  # numbers of the tokens that are no words
@@ -277,7 +277,7 @@ class Milan(checks.Settings, Describer):
                 f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.",
             )
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         shape = material.shape
         if len(shape) != 3 or shape[0] not in (1, 3):
             raise BadInput(
@@ -292,7 +292,7 @@ class Milan(checks.Settings, Describer):
             descriptions = decoders.describe(vectors, width=self.beam, temperature=self.temperature)
             for neuron, (text, score) in enumerate(descriptions):
                 if text and score >= self.least:
-                    yield Description(layer.name, neuron, text, score, "milan")
+                    yield NeuronDescription(layer.name, neuron, text, score, "milan")
 
     # -- training
 

@@ -10,7 +10,7 @@ from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 
 SURE = 4.0  # standard errors
 
@@ -36,7 +36,7 @@ class ClassProfile(checks.Settings, Describer):
     lift: float = checks.setting(1.5, "1.5 is usual", least=1)
     numbers: bool = False
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         if material.source.labels is None:
             raise BadInput(
                 "no-labels",
@@ -57,7 +57,7 @@ class ClassProfile(checks.Settings, Describer):
                 if words:
                     numbers = f" (x{column.max():.1f}, selectivity {_selectivity(column):.2f})" if self.numbers else ""
                     text = ", ".join(words) + numbers
-                    yield Description(layer.name, neuron, text, float(column[order[0]]), "class-profile")
+                    yield NeuronDescription(layer.name, neuron, text, float(column[order[0]]), "class-profile")
 
 
 def _lift_of(means: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from neurotest.runs.folder import Folder, own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import DEAD, SHEETS, TABLE, UNKNOWN, Description, Descriptions, read_rows
+from neurotest.semantics.descriptions import DEAD, SHEETS, TABLE, UNKNOWN, Descriptions, NeuronDescription, read_rows
 from neurotest.semantics.exemplars import plane_of, regions
 from neurotest.sounds import is_sound, picture
 from neurotest.stats.bootstrap import mean_interval
@@ -168,7 +168,7 @@ def _write_rating(
         return None
     random = rng.stream("semantics.rating", seed)
     some = [described[i] for i in random.permutation(len(described))[:pairs]]
-    rows: list[tuple[Description, str, bool]] = [(row, row.text, True) for row in some]
+    rows: list[tuple[NeuronDescription, str, bool]] = [(row, row.text, True) for row in some]
     for row in some:
         others = [other.text for other in described if other.text != row.text]
         rows.append((row, others[int(random.integers(len(others)))], False))

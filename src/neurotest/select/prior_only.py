@@ -1,4 +1,4 @@
-"""Select by what changed training images foretell: no label of the pool is needed."""
+"""Select by the fault probabilities that changed training images give: no label of the pool is needed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from neurotest.target import Trace, Want
 
 @register(
     "selector",
-    "foreseen",
+    "prior-only",
     paper="ours: what `adaptive` knows before the first label",
     cost="one forward pass per input, five per training image (at most 5,000, once per network and training data)",
     differs="An order for one batch. Where labels come in between, `adaptive` starts from the same and learns from them.",
 )
-class Foreseen(Scorer):
+class PriorOnly(Scorer):
     """Score by the fault probability learned from copies of training images, changed in the shares that the pool looks like.
 
     Needs training data with labels. Where the pool looks natural and the copies promise no gain, the order is DeepGini's. ridge:
@@ -33,6 +33,7 @@ class Foreseen(Scorer):
     ridge: float = setting(30.0, "30 by default", above=0)
 
     pointwise: ClassVar[bool] = False
+    formerly: ClassVar[tuple[str, ...]] = ("foreseen", "Foreseen")
 
     @property
     def want(self) -> Want:
@@ -42,25 +43,25 @@ class Foreseen(Scorer):
     def sample(self) -> int:
         return SAMPLE
 
-    def start(self, pool: Pool) -> _ForeseenState:
-        train = pool.context.need_train("foreseen")
+    def start(self, pool: Pool) -> _PriorOnlyState:
+        train = pool.context.need_train("prior-only")
         if train.labels is None:
             raise BadInput(
                 "no-labels",
                 "train",
-                "foreseen needs training data with labels: give --train DATA that has them, or use deepgini.",
+                "prior-only needs training data with labels: give --train DATA that has them, or use deepgini.",
             )
-        return _ForeseenState(self, pool)
+        return _PriorOnlyState(self, pool)
 
 
-class _ForeseenState:
+class _PriorOnlyState:
     """Gathers what the network does on the pool; the score is that of the first round of `adaptive`."""
 
-    def __init__(self, method: Foreseen, pool: Pool) -> None:
+    def __init__(self, method: PriorOnly, pool: Pool) -> None:
         self.method = method
         self.scanned = Scanned.of(pool, "train", method.ridge)
         if self.scanned.mode != "train":
-            raise BadInput("unsuitable", "train", f"foreseen: {self.scanned.reason}")
+            raise BadInput("unsuitable", "train", f"prior-only: {self.scanned.reason}")
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.scanned.gather.update(index, trace)
