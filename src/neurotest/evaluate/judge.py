@@ -17,17 +17,7 @@ from neurotest.errors import BadInput, near
 from neurotest.evaluate.bias import impartiality
 from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.metrics import (
-    Manifold,
-    Score,
-    distances,
-    fid,
-    inception_score,
-    kid,
-    spread,
-    ssim,
-    total_variation,
-)
+from neurotest.evaluate.metrics import Manifold, Score, distances, fid, inception_score, kid, spread, ssim, total_variation
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit
 from neurotest.oracles import predicted as predicted_classes

@@ -114,7 +114,7 @@ ATTACKS: tuple[Attack, ...] = (*(PGD(eps=eps, step=eps / 8, steps=20) for eps in
 
 
 @dataclass(frozen=True, eq=False)
-class Nearest:
+class _Nearest:
     """Of n inputs: x (n, *shape) in [0, 1], distance (n,) infinite where nothing was found, and by what (n,)."""
 
     x: Tensor
@@ -126,7 +126,7 @@ class Nearest:
 
 def nearest(
     leads: Leads, u: Tensor, y: Tensor, norm: Norm, *, positions: Sequence[int], seed: int = 0, towards: int | None = None
-) -> Nearest:
+) -> _Nearest:
     """The nearest inputs of another class (or of the class `towards`) that the attacks find: an upper bound, and a true one.
 
     Steps to the nearest border as if borders were planes (DeepFool's, in the norm asked for) and, unless there is one class to
@@ -152,7 +152,7 @@ def nearest(
                 offer(attack.run(engine, u, y, positions=positions, random=seed).detach(), attack.name)
             except BadInput:  # no gradient, or one that is not finite: the others may have found something
                 continue
-    return Nearest(best, best_size.cpu().double().numpy(), by, engine.forwards, engine.backwards)
+    return _Nearest(best, best_size.cpu().double().numpy(), by, engine.forwards, engine.backwards)
 
 
 def _wide(mask: Tensor, like: Tensor) -> Tensor:

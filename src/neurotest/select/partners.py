@@ -39,12 +39,12 @@ class Partners:
     seed: int
     count: int
     _drawn: dict[int, Any] = field(default_factory=dict)
-    _thinned: Thinned | None = None
+    _thinned: _Thinned | None = None
 
     def check(self, target: Target, partner: Partner) -> None:
         """Refuse what the target cannot have."""
         if partner.reference == "dropout":
-            Thinned(target, self.seed)
+            _Thinned(target, self.seed)
 
     def traces(self, partner: Partner, probe: Probe, source: Source, places: NDArray[np.int64], part: Batch) -> list[Trace]:
         """Of the candidates in a batch of a piece: `source` is the piece, `places` are its positions in the pool."""
@@ -53,7 +53,7 @@ class Partners:
             return [probe(target.prepare(source.originals.read(part.index)))]
         if partner.reference == "dropout":
             if self._thinned is None or self._thinned.target is not target:
-                self._thinned = Thinned(target, self.seed)
+                self._thinned = _Thinned(target, self.seed)
             return self._thinned.traces(part.x, mutants)
         sound, levels = is_sound(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
@@ -90,7 +90,7 @@ SATURATED = -1.7580993408473766  # what SELU tends to; alpha dropout puts it whe
 
 
 @dataclass(eq=False)
-class Thinned:
+class _Thinned:
     """The networks that dropout makes of a target."""
 
     target: Target

@@ -117,7 +117,7 @@ class OutputScorer(Scorer):
     def score(self, probs: Tensor) -> Tensor: ...
 
     def start(self, pool: Pool) -> State:
-        return OutputState(self, len(pool))
+        return _OutputState(self, len(pool))
 
 
 class PerInput:
@@ -153,7 +153,7 @@ def doubt(trace: Trace) -> np.ndarray:
     return np.asarray((1 - trace.probs.square().sum(dim=1)).cpu().numpy())
 
 
-class OutputState(PerInput):
+class _OutputState(PerInput):
     """Scores each candidate by its own probabilities, or those of its partners."""
 
     def __init__(self, scorer: OutputScorer, n: int) -> None:

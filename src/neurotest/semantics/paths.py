@@ -52,17 +52,17 @@ class Paths:
     def text(self, i: int, layers: Sequence[Layer], bank: Descriptions, classes: Sequence[str]) -> str:
         """One of them in words."""
         words = [bank[layer.name, int(u)].text for layer, units in zip(layers, self.units[i], strict=True) for u in units]
-        return sentence(words, [classes[int(self.labels[i, 0])]])
+        return _sentence(words, [classes[int(self.labels[i, 0])]])
 
 
-def sentence(descriptions: Sequence[str], labels: Sequence[str] = (), *, repeats: bool = False) -> str:
+def _sentence(descriptions: Sequence[str], labels: Sequence[str] = (), *, repeats: bool = False) -> str:
     """The template: layer order is kept, and no description stands twice unless `repeats` are wanted.
 
-    >>> sentence(["red", "stripes", "red"], ["cat", "dog"])
+    >>> _sentence(["red", "stripes", "red"], ["cat", "dog"])
     'a photo of a cat or dog with red, stripes'
-    >>> sentence(["red"])
+    >>> _sentence(["red"])
     'a photo with red'
-    >>> sentence(["red", "red"], repeats=True)
+    >>> _sentence(["red", "red"], repeats=True)
     'a photo with red, red'
     """
     words = ", ".join(descriptions if repeats else dict.fromkeys(descriptions))
@@ -211,7 +211,7 @@ class PathComparer:
             # The draw belongs to the path: a text is made once and kept, and a resumed campaign has to make the same.
             drawn = rng.stream("semantics.shuffle", self.settings.seed, *units.reshape(-1).tolist(), *labels.tolist())
             names = [names[i] for i in drawn.permutation(len(names))]
-        return sentence(words, names, repeats=self.settings.repeats)
+        return _sentence(words, names, repeats=self.settings.repeats)
 
     def similarity(self, references: Paths, paths: Paths) -> Similarities:
         """(n,) how alike each path is to its reference; 1 is the same."""

@@ -14,7 +14,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.data.spec import data
 from neurotest.select.adaptive import bank, learner, prior
-from neurotest.select.adaptive.learner import Function, minimise
+from neurotest.select.adaptive.learner import Function, _minimise
 from neurotest.select.adaptive.outputs import Outputs, class_embedding, shortened
 from neurotest.target.load import load
 
@@ -27,7 +27,7 @@ def test_a_bowl_of_one_number_by_hand() -> None:
         places.append(float(x))
         return 4 * (float(x) - 3) ** 2, 8 * (x - 3)
 
-    end = minimise(bowl, torch.zeros(1, dtype=torch.float64), steps=9, enough=1e-9)
+    end = _minimise(bowl, torch.zeros(1, dtype=torch.float64), steps=9, enough=1e-9)
     assert places == [0, 24, 12, 6, 3]  # at 6 the value is that of the start: not lower
     assert float(end) == 3
 
@@ -49,7 +49,7 @@ def convex(seed: int, size: int) -> Function:
 @pytest.mark.parametrize("size", [1, 5, 40])
 def test_the_end_is_that_of_scipy(size: int) -> None:
     function, start = convex(size, size), torch.zeros(size, dtype=torch.float64)
-    ours = minimise(function, start, steps=200, enough=1e-8)
+    ours = _minimise(function, start, steps=200, enough=1e-8)
 
     def plain(w: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = function(torch.from_numpy(w))
@@ -63,7 +63,7 @@ def test_the_end_is_that_of_scipy(size: int) -> None:
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(0, 15))
 def test_more_steps_never_end_higher(seed: int, size: int, steps: int) -> None:
     function, start = convex(seed, size), torch.zeros(size, dtype=torch.float64)
-    values = [function(minimise(function, start, steps=n, enough=0.0))[0] for n in (0, steps, steps + 1)]
+    values = [function(_minimise(function, start, steps=n, enough=0.0))[0] for n in (0, steps, steps + 1)]
     slack = 1e-9 * abs(values[0])
     assert values[0] >= values[1] - slack
     assert values[1] >= values[2] - slack

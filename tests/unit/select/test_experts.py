@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from neurotest import rng
 from neurotest.select.adaptive import prior as priors
-from neurotest.select.adaptive.experts import EXPLORED, LARGE_BATCH, LOOSER, PriorLoop, diverse
+from neurotest.select.adaptive.experts import EXPLORED, LARGE_BATCH, LOOSER, PriorLoop, _diverse
 from neurotest.select.adaptive.remaining import WIDER_SELF, Draw, combined
 
 from .test_prior import bank, scanned
@@ -150,9 +150,9 @@ def test_a_diverse_batch_by_hand() -> None:
     odds = torch.tensor([3.0, 2.9, 2.8, 2.7], dtype=torch.float64)
     x = torch.tensor([[0.0], [0.0], [0.0], [9.0]], dtype=torch.float64)
     same = torch.zeros(4, dtype=torch.int64)
-    assert diverse(odds, x, same, 2, 1.0).tolist() == [0, 3]
-    assert diverse(odds, x, same, 2, 0.0).tolist() == [0, 1]
-    assert diverse(odds, x, torch.arange(4), 2, 1.0).tolist() == [0, 1]  # of other classes: not alike
+    assert _diverse(odds, x, same, 2, 1.0).tolist() == [0, 3]
+    assert _diverse(odds, x, same, 2, 0.0).tolist() == [0, 1]
+    assert _diverse(odds, x, torch.arange(4), 2, 1.0).tolist() == [0, 1]  # of other classes: not alike
 
 
 @settings(max_examples=15, deadline=None)
@@ -161,8 +161,8 @@ def test_a_batch_without_weight_on_diversity_is_the_top(seed: int, n: int) -> No
     random = rng.stream("test.diverse", seed)
     odds, x = torch.from_numpy(random.normal(size=40)), torch.from_numpy(random.normal(size=(40, 3)))
     classes = torch.from_numpy(random.integers(0, 3, 40))
-    assert diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
-    spread = diverse(odds, x, classes, n, 0.5).tolist()
+    assert _diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
+    spread = _diverse(odds, x, classes, n, 0.5).tolist()
     assert len(set(spread)) == n
 
 

@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.semantics.critical import Critic, path_layers
 from neurotest.semantics.descriptions import DEAD, Descriptions, NeuronDescription
-from neurotest.semantics.paths import PathReader, Paths, sentence
+from neurotest.semantics.paths import PathReader, Paths, _sentence
 from neurotest.target import Target
 
 
@@ -147,4 +147,4 @@ def test_words_of_a_path() -> None:
     bank = Descriptions.of(target, {"1": 4}, [NeuronDescription("1", 2, "red stripes", 1.0, "x")], "x")
     text = paths([2], [1]).text(0, target.survey().find("1"), bank, ["cat", "dog", "cow"])
     assert text == "a photo of a cat with red stripes"
-    assert sentence([], ["cat"]) == "a photo of a cat"
+    assert _sentence([], ["cat"]) == "a photo of a cat"

@@ -18,7 +18,7 @@ WIDER = 4  # so many times the batch are looked at
 NEAR = 10  # neighbours by which the width of a kind is found
 
 
-def diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) -> np.ndarray:
+def _diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) -> np.ndarray:
     """Positions of n candidates, one after the other: highest log-odds less `weight` times the log of how many alike there are.
 
     x (m, d) features, predicted (m,): alike are inputs of one predicted class, by a Gaussian of their distance. The k-th of a
@@ -86,7 +86,7 @@ class PriorLoop(Loop):
         kept = best[: n - round(share * n)]
         others = np.setdiff1d(np.arange(len(free)), kept)
         odds, some = self.posterior.odds[free], free[others]
-        spread = others[diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
+        spread = others[_diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
         batch = np.concatenate([kept, spread])
         return np.asarray(batch[np.argsort(-odds[batch].numpy(), kind="stable")])
 

@@ -45,9 +45,9 @@ def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, r
     speed = 1.0
     for _ in range(STEPS):
         added = ahead @ xb
-        added = added if vectors is None else summed(vectors, added)
+        added = added if vectors is None else _summed(vectors, added)
         wrong = ((values + added).softmax(dim=0) - wanted) * weights
-        wrong = wrong if vectors is None else summed(vectors.transpose(0, 1), wrong)
+        wrong = wrong if vectors is None else _summed(vectors.transpose(0, 1), wrong)
         slope = wrong @ xb.T + ahead @ pull
         new = ahead - slope
         if float((slope * (new - here)).sum()) > 0:  # going uphill: forget the momentum
@@ -61,7 +61,7 @@ def corrected_head(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor, r
     return coefficients
 
 
-def summed(vectors: Tensor, factors: Tensor) -> Tensor:
+def _summed(vectors: Tensor, factors: Tensor) -> Tensor:
     """(k, m, n), (k, n) -> (m, n): the sum of products over k, one after the other, so that nothing as large is made anew."""
     total = torch.zeros(vectors.shape[1:], dtype=vectors.dtype)
     for some, factor in zip(vectors, factors, strict=True):
@@ -197,7 +197,7 @@ def quick_head(
         return value, slope
 
     start = torch.zeros(outputs.rank, x.shape[1], dtype=precision)
-    coefficients: Tensor = (back @ minimise(function, start, steps=steps, enough=ENOUGH).T).double()
+    coefficients: Tensor = (back @ _minimise(function, start, steps=steps, enough=ENOUGH).T).double()
     return coefficients
 
 
@@ -219,13 +219,13 @@ class _Part:
     def add_slope(self, head: Tensor, slope: Tensor) -> float:
         """The cross-entropy of these rows; its slope is added to `slope`."""
         vectors = self.vectors
-        z = torch.addmm(self.values, head, self.x) if vectors is None else self.values + summed(vectors, head @ self.x)
+        z = torch.addmm(self.values, head, self.x) if vectors is None else self.values + _summed(vectors, head @ self.x)
         z -= z.amax(dim=0)
         reached = torch.dot(z.view(-1), self.wanted.view(-1))
         total = z.exp_().sum(dim=0)
         value = float(torch.dot(self.weights, total.log()) - reached)
         z.mul_(self.weights / total).sub_(self.wanted)
-        slope.addmm_(z if vectors is None else summed(vectors.transpose(0, 1), z), self.x.T)
+        slope.addmm_(z if vectors is None else _summed(vectors.transpose(0, 1), z), self.x.T)
         return value
 
 
@@ -236,7 +236,7 @@ def _part(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor) -> _Part: 
     return _Part(x, values, wanted.mul_(weights), weights, vectors)
 
 
-def minimise(function: Function, start: Tensor, *, steps: int, enough: float) -> Tensor:
+def _minimise(function: Function, start: Tensor, *, steps: int, enough: float) -> Tensor:
     """L-BFGS with halved steps, until no entry of the slope is greater than `enough`; no random number, no state.
 
     A step counts as one down as long as the value rises by no more than its own rounding.

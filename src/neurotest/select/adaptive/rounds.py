@@ -90,11 +90,11 @@ def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
 
 def _last_round(loop: Loop, rounds: list[Entry]) -> Entry | None:
     """What the newest batch with labels held, and what was expected of those inputs."""
-    held = (held_by(loop, one) for one in reversed(rounds))
+    held = (_held_by(loop, one) for one in reversed(rounds))
     return next(({key: one[key] for key in ("labels", "faults", "expected")} for one in held if one["labels"]), None)
 
 
-def held_by(loop: Loop, one: Entry) -> Entry:
+def _held_by(loop: Loop, one: Entry) -> Entry:
     """How many inputs of a round have labels, how many of those are faults, and how many faults were expected among them."""
     judged = [p for p in one["positions"] if loop.labels.get(p, UNCLEAR) != UNCLEAR]
     faults = sum(loop.labels[p] != int(loop.predictions[p]) for p in judged)
@@ -172,7 +172,7 @@ def status_of(run: Run) -> Entry:
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "next": {"size": size, "expected_faults": rate * size, "expected_rate": rate, "random_rate": chance},
         "go_on": advice.go_on, "advice": advice.reason, "command": advice.command, "trust": loop.posterior.trust,
-        "rounds": [{"round": number, **held_by(loop, one)} for number, one in enumerate(rounds, start=1)],
+        "rounds": [{"round": number, **_held_by(loop, one)} for number, one in enumerate(rounds, start=1)],
         "suspects": _suspects(run, loop),
     }  # fmt: skip
 

@@ -56,13 +56,13 @@ def _joined(words: Iterable[str]) -> str:
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class _Vocabulary:
     """Words by number; the first three are start, stop and unknown words."""
 
     words: tuple[str, ...]
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Vocabulary:
+    def of(cls, texts: Iterable[str]) -> _Vocabulary:
         return cls((*SPECIAL, *sorted({word for text in texts for word in _tokens(text)})))
 
     def encode(self, texts: Sequence[str], length: int = LENGTH) -> Tensor:
@@ -79,7 +79,7 @@ class Vocabulary:
         return _joined(self.words[n] for n in numbers[:end])
 
 
-class Decoder(nn.Module):
+class _Decoder(nn.Module):
     """p(description | region): at every word attention over the k annotation vectors, gated, beside the last word's embedding."""
 
     def __init__(self, words: int, features: int, *, embedding: int = 128, hidden: int = 512, dropout: float = 0.5) -> None:
@@ -120,7 +120,7 @@ class Decoder(nn.Module):
         return torch.cat(parts, dim=1)
 
 
-class LanguageModel(nn.Module):
+class _LanguageModel(nn.Module):
     """p(description), whatever the neuron: a two-layer LSTM."""
 
     def __init__(self, words: int, *, embedding: int = 128, hidden: int = 512, dropout: float = 0.5) -> None:
@@ -136,14 +136,14 @@ class LanguageModel(nn.Module):
         return scores.gather(2, words.unsqueeze(2)).squeeze(2)
 
 
-def until_stop(words: Tensor) -> Tensor:
+def _until_stop(words: Tensor) -> Tensor:
     """Which places of descriptions count: up to and with the first stop."""
     stops = (words == STOP).long()
     return stops.cumsum(dim=1) - stops == 0
 
 
 @torch.no_grad()
-def _beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
+def _beam(decoder: _Decoder, vectors: Tensor, *, width: int = 50, length: int = LENGTH) -> tuple[Tensor, Tensor]:
     """The `width` likeliest descriptions found by beam search: (n, width, length + 1) words and (n, width) log-probabilities."""
     n, k, features = vectors.shape
     words = decoder.out.out_features
@@ -171,8 +171,8 @@ def _beam(decoder: Decoder, vectors: Tensor, *, width: int = 50, length: int = L
 
 
 @torch.no_grad()
-def best_descriptions(
-    decoder: Decoder, language: LanguageModel, vocabulary: Vocabulary, vectors: Tensor, *, width: int, temperature: float
+def _best_descriptions(
+    decoder: _Decoder, language: _LanguageModel, vocabulary: _Vocabulary, vectors: Tensor, *, width: int, temperature: float
 ) -> list[tuple[str, float]]:
     """Each neuron's description and its mean probability per word.
 
@@ -181,15 +181,15 @@ def best_descriptions(
     words, likely = _beam(decoder, vectors, width=width)
     n, candidates, length = words.shape
     flat = words.view(n * candidates, length)
-    common = (language(flat) * until_stop(flat)).sum(dim=1).view(n, candidates)
+    common = (language(flat) * _until_stop(flat)).sum(dim=1).view(n, candidates)
     best = (likely - temperature * common).argmax(dim=1)
     chosen = words[torch.arange(n), best]
-    count = until_stop(chosen).sum(dim=1)
+    count = _until_stop(chosen).sum(dim=1)
     sure = (likely[torch.arange(n), best] / count).exp()
     return [(vocabulary.decode(row.tolist()), float(score)) for row, score in zip(chosen, sure, strict=True)]
 
 
-def train_module(
+def _train_module(
     module: nn.Module, batches: Iterable[tuple[Tensor, ...]], *, rate: float = 2e-3, weight_decay: float = 1e-4
 ) -> list[float]:
     """Train a Decoder on (vectors, words) or a LanguageModel on (words,); the losses per word, batch by batch."""
@@ -197,7 +197,7 @@ def train_module(
     module.train()
     losses = []
     for batch in batches:
-        valid = until_stop(batch[-1])
+        valid = _until_stop(batch[-1])
         loss = -(module(*batch) * valid).sum() / valid.sum()
         optimiser.zero_grad()
         loss.backward()
@@ -217,9 +217,9 @@ STORED = ("teller", "language")  # what the two decoders are called in files
 class _Decoders:
     """Both decoders with their words, and the scale of annotation vectors they were trained with."""
 
-    decoder: Decoder
-    language: LanguageModel
-    vocabulary: Vocabulary
+    decoder: _Decoder
+    language: _LanguageModel
+    vocabulary: _Vocabulary
     mean: Tensor
     spread: Tensor
     losses: dict[str, list[float]] = field(default_factory=dict)
@@ -229,7 +229,7 @@ class _Decoders:
         scaled = (vectors - self.mean) / self.spread
         parts = (scaled[start : start + BATCH] for start in range(0, len(scaled), BATCH))
         models = self.decoder, self.language, self.vocabulary
-        return [one for part in parts for one in best_descriptions(*models, part, width=width, temperature=temperature)]
+        return [one for part in parts for one in _best_descriptions(*models, part, width=width, temperature=temperature)]
 
 
 @register(
@@ -308,17 +308,17 @@ class Milan(checks.Settings, Describer):
 
     def train(self, shape: tuple[int, ...], annotate: Annotator) -> _Decoders:
         pairs = _training_pairs(self.corpus, self.pairs, self.seed, shape, annotate)
-        vocabulary = Vocabulary.of(pairs.texts)
+        vocabulary = _Vocabulary.of(pairs.texts)
         words = vocabulary.encode(pairs.texts)
         flat = pairs.vectors.flatten(0, 1)
         mean, spread = flat.mean(dim=0), flat.std(dim=0).clamp_min(1e-3)
         vectors = (pairs.vectors - mean) / spread
         with torch.random.fork_rng():
             torch.manual_seed(self.seed)
-            decoder = Decoder(len(vocabulary.words), vectors.shape[2], embedding=self.embedding, hidden=self.hidden)
-            language = LanguageModel(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
-            losses = {"decoder": train_module(decoder, self._batches(vectors, words))}
-            losses["language"] = train_module(language, ((w,) for _, w in self._batches(vectors, words)))
+            decoder = _Decoder(len(vocabulary.words), vectors.shape[2], embedding=self.embedding, hidden=self.hidden)
+            language = _LanguageModel(len(vocabulary.words), embedding=self.embedding, hidden=self.hidden)
+            losses = {"decoder": _train_module(decoder, self._batches(vectors, words))}
+            losses["language"] = _train_module(language, ((w,) for _, w in self._batches(vectors, words)))
         return _Decoders(decoder, language, vocabulary, mean, spread, losses)
 
     def _batches(self, vectors: Tensor, words: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -329,7 +329,7 @@ class Milan(checks.Settings, Describer):
             # Exemplars are left out and repeated at random: a neuron's are never as pure as a corpus makes them.
             kept = torch.from_numpy(random.integers(0, k, (BATCH, k)))
             texts = words[rows]
-            longest = int(until_stop(texts).sum(1).max())  # nothing counts behind it
+            longest = int(_until_stop(texts).sum(1).max())  # nothing counts behind it
             yield vectors[rows.unsqueeze(1), kept], texts[:, :longest]
 
     def _place(self, shape: tuple[int, ...], annotate: Annotator) -> Path:
@@ -397,10 +397,10 @@ def _load(place: Path) -> _Decoders | None:
         with safe_open(place, framework="pt") as file:
             about = json.loads(file.metadata()["about"])
         tensors = load_file(place)
-        words = Vocabulary(tuple(about["words"]))
+        words = _Vocabulary(tuple(about["words"]))
         sizes = {"embedding": int(about["embedding"]), "hidden": int(about["hidden"])}
-        decoder = Decoder(len(words.words), len(tensors["mean"]), **sizes)
-        language = LanguageModel(len(words.words), **sizes)
+        decoder = _Decoder(len(words.words), len(tensors["mean"]), **sizes)
+        language = _LanguageModel(len(words.words), **sizes)
         for name, module in zip(STORED, (decoder, language), strict=True):
             module.load_state_dict({k.removeprefix(f"{name}."): v for k, v in tensors.items() if k.startswith(f"{name}.")})
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RuntimeError):  # absent or damaged: trained again

@@ -44,7 +44,7 @@ TOUCHING = np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]])  # pixels beside a pixe
 
 
 @dataclass(frozen=True)
-class Sheet:
+class _Sheet:
     """One picture of a layer's neurons, `rows` of them from `first` on, each `height` pixels high."""
 
     layer: str
@@ -54,7 +54,7 @@ class Sheet:
     file: str
 
 
-def write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[Sheet]:
+def _write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[_Sheet]:
     """Write every layer's pictures into a run's folder; of sound, spectrograms; nothing for other inputs."""
     if len(material.shape) != 3 and not is_sound(material.source.dtype, material.source.shape):
         return []
@@ -70,7 +70,7 @@ def write_sheets(folder: Folder, material: Material, table: Descriptions) -> lis
             name = f"{number:02d}-{stem}-{start:04d}.{ending}"
             with folder.file(f"{SHEETS}/{name}").writing() as out:
                 picture.save(out, **how)
-            sheets.append(Sheet(layer.name, start, min(ROWS, layer.neurons() - start), height, name))
+            sheets.append(_Sheet(layer.name, start, min(ROWS, layer.neurons() - start), height, name))
     return sheets
 
 
@@ -157,7 +157,7 @@ class Rated:
 
 
 def _write_rating(
-    folder: Folder, table: Descriptions, sheets: Sequence[Sheet], *, pairs: int = PAIRS, seed: int = 0
+    folder: Folder, table: Descriptions, sheets: Sequence[_Sheet], *, pairs: int = PAIRS, seed: int = 0
 ) -> Path | None:
     """Write rating.csv, to be copied per rater and filled in, and rating-key.json, which says which rows are decoys.
 
@@ -244,7 +244,7 @@ def fill(run: Run, material: Material, table: Descriptions) -> None:
     sheets = []
     if material.data is not None:
         _write_exemplars(run, material)
-        sheets = write_sheets(run.folder, material, table)
+        sheets = _write_sheets(run.folder, material, table)
         if sheets:
             _write_rating(run.folder, table, sheets, seed=material.seed)
     with run.transaction():
