@@ -17,7 +17,7 @@ from neurotest.generate.gradient.attacks import CW, PGD, Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, ZERO_GRADIENT, Engine
 from neurotest.mutate.space import from_unit
 from neurotest.target import Target
-from neurotest.target.layout import lies_channels_last
+from neurotest.target.speed import lies_channels_last
 
 Norm = Literal["l1", "l2", "linf"]
 ORDERS: dict[str, float] = {"l1": 1, "l2": 2, "linf": math.inf}

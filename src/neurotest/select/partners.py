@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.levels import EIGHT, levels_of
@@ -25,7 +26,6 @@ from neurotest.mutate.pixel import WhiteNoise
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
-from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target, Trace, Want
 
 NOISE = 0.02  # spread of the weak noise, a share of the input range
@@ -55,7 +55,7 @@ class Partners:
             if self._thinned is None or self._thinned.target is not target:
                 self._thinned = _Thinned(target, self.seed)
             return self._thinned.traces(part.x, mutants)
-        sound, levels = is_sound(source.dtype, source.shape), levels_of(source.dtype)
+        sound, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
             changed = islice(mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]
