@@ -20,6 +20,7 @@ from neurotest.select.ats import ATS, SURE, UNITS, _greedy, _intervals
 from neurotest.select.dropout import _mutual_information, _predictive_entropy, _variation_ratio
 from neurotest.select.estimation import CES, _grow
 from neurotest.select.greedy import CAM, CTM, Collected, _bucketed
+from neurotest.select.scorer import steady
 from neurotest.target import Profile, Trace, Want
 
 WANT = Want()
@@ -237,7 +238,7 @@ def test_orders_by_surprise_of_dnn_tip(method: Any, key: str, columns: slice) ->
     train, test = joined("train")[:, columns], joined("test")[:, columns]
     ours = method.fit(Traces(train, outputs["pred_train"])).score(test, outputs["pred_test"])
     theirs = arrays("dnn_tip")[f"SA|{key}"]
-    order = rank(surprise.steady(ours))
+    order = rank(steady(ours))
     along = theirs[order]
     assert (np.diff(along) <= 1e-5 * np.abs(along[1:])).all()
     assert np.mean(order == rank(theirs)) > 0.97

@@ -10,10 +10,9 @@ import numpy as np
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.registry import register
-from neurotest.select.adaptive.features import SAMPLE, WANT
-from neurotest.select.adaptive.selector import Scanned
-from neurotest.select.scorer import Pool, Scorer
-from neurotest.target import Trace, Want
+from neurotest.select.adaptive.selector import PoolLearner, Scanned
+from neurotest.select.scorer import Pool
+from neurotest.target import Trace
 
 
 @register(
@@ -23,7 +22,7 @@ from neurotest.target import Trace, Want
     cost="one forward pass per input, five per training image (at most 5,000, once per network and training data)",
     differs="An order for one batch. Where labels come in between, `adaptive` starts from the same and learns from them.",
 )
-class PriorOnly(Scorer):
+class PriorOnly(PoolLearner):
     """Score by the fault probability learned from copies of training images, changed in the shares that the pool looks like.
 
     Needs training data with labels. Where the pool looks natural and the copies promise no gain, the order is DeepGini's. ridge:
@@ -32,16 +31,7 @@ class PriorOnly(Scorer):
 
     ridge: float = setting(30.0, "30 by default", above=0)
 
-    pointwise: ClassVar[bool] = False
     formerly: ClassVar[tuple[str, ...]] = ("foreseen", "Foreseen")
-
-    @property
-    def want(self) -> Want:
-        return WANT
-
-    @property
-    def sample(self) -> int:
-        return SAMPLE
 
     def start(self, pool: Pool) -> _PriorOnlyState:
         train = pool.context.need_train("prior-only")

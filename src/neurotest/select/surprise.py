@@ -52,7 +52,7 @@ class _Surprises(BlockState):
         values, predicted = columns
         surprise = self.fitted.score(values, predicted)
         self.foreign += int(np.isposinf(surprise).sum())
-        return np.clip(steady(surprise), -HIGHEST, HIGHEST)
+        return np.asarray(np.clip(steady(surprise), -HIGHEST, HIGHEST))
 
     def notes(self) -> tuple[str, ...]:
         if not self.foreign:

@@ -232,17 +232,6 @@ class Exemplars:
         variance = best.squares.numpy() / n - (best.sums.numpy().sum(axis=0) / n) ** 2
         return np.sqrt(np.maximum(variance, 0)[None] / np.maximum(self.counts, 1)[:, None])  # type: ignore[no-any-return]
 
-    def truncated(self, k: int) -> Exemplars:
-        """The same with only the first k exemplars of every neuron."""
-        part = replace(self, k=k)
-        part.counts, part.seen, part.nonfinite = self.counts, self.seen, self.nonfinite
-        for name, best in self.best.items():
-            new = part.best[name]
-            for item in ("low", "high", "sums", "squares", "places", "inputs"):
-                setattr(new, item, getattr(best, item))
-            new.values, new.index = best.values[:k], best.index[:k]
-        return part
-
     def state_dict(self) -> dict[str, NDArray[Any]]:
         """Everything that accumulated, as arrays (safetensors takes it as it is)."""
         out: dict[str, NDArray[Any]] = {"seen": np.array([self.seen, self.start, self.nonfinite]), "counts": self.counts}
@@ -267,7 +256,7 @@ class Exemplars:
 def _hashes(first: int, n: int, size: int) -> NDArray[np.uint64]:
     """A number per (input, place) that looks random and depends on nothing else: (n * size,)."""
     inputs = np.arange(first, first + n, dtype=np.uint64)[:, None] << np.uint64(24)
-    return hashed(inputs + np.arange(size, dtype=np.uint64)).ravel()
+    return hashed(np.asarray(inputs + np.arange(size, dtype=np.uint64), dtype=np.uint64)).ravel()
 
 
 # -- where an exemplar excites its neuron

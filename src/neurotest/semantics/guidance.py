@@ -18,7 +18,7 @@ from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
 from neurotest.semantics.descriptions import DEAD, DEFAULT, Descriptions, describe
 from neurotest.semantics.exemplars import globs
 from neurotest.semantics.paths import MARGIN, PathComparer, PathComparison, PathReader, Paths
-from neurotest.semantics.threshold import PER_CLASS, QUANTILE, PathSample, Threshold, read_sample
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, MutatedImages, PathSample, Threshold
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Target
 
@@ -125,8 +125,8 @@ class Guidance(Settings):
             # The choice of neurons depends on the first training inputs: the mean colour, or the usual values.
             first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
             dead = [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == DEAD]
-            about, seed = f"{self.about()} {first} {dead}", self.seed
-            sample = read_sample(reader, train, about=about, per_class=self.per_class, seed=seed, cache=cache, progress=progress)
+            images = MutatedImages.of(target, train, f"{self.about()} {first} {dead}", self.per_class, self.seed)
+            sample = images.paths(reader, cache=cache, progress=progress)
             estimate = threshold(sample.similarities(comparer), self.quantile, self.seed)
         value = float(self.tau) if estimate is None else estimate.value  # type: ignore[arg-type]
         return Semantics(self, target, reader, comparer, bank, value, estimate, sample)

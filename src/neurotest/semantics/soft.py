@@ -20,7 +20,7 @@ from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, Critic, CriticalSettings, path_layers
 from neurotest.semantics.exemplars import globs
-from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Threshold, read_similarities
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, MutatedImages, Threshold
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
@@ -139,17 +139,8 @@ class Soft(Settings, ABC):
         if self.tau is None:
             first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
             about = f"{replace(self, quantile=QUANTILE, per_class=PER_CLASS, seed=0)!r} {first}"
-            values = read_similarities(
-                reader,
-                cosines,
-                target,
-                train,
-                about=about,
-                per_class=self.per_class,
-                seed=self.seed,
-                cache=cache,
-                progress=progress,
-            )
+            images = MutatedImages.of(target, train, about, self.per_class, self.seed)
+            values = images.similarities(reader, cosines, cache=cache, progress=progress)
             estimate = threshold(values, self.quantile, self.seed)
         return SoftPaths(target, reader, float(self.tau) if estimate is None else estimate.value, estimate)  # type: ignore[arg-type]
 

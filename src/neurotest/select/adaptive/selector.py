@@ -148,6 +148,20 @@ def _mode(pool: Pool, wanted: str | None) -> tuple[str, str]:
     return "self", "the training data has no labels: the prior is learned from changed copies of the pool's surest half."
 
 
+class PoolLearner(Scorer):
+    """Base of the methods that learn from what the network does on all candidates."""
+
+    pointwise: ClassVar[bool] = False
+
+    @property
+    def want(self) -> Want:
+        return WANT
+
+    @property
+    def sample(self) -> int:
+        return SAMPLE
+
+
 @register(
     "selector",
     "adaptive",
@@ -160,7 +174,7 @@ def _mode(pool: Pool, wanted: str | None) -> tuple[str, str]:
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
 )
-class Adaptive(Scorer):
+class Adaptive(PoolLearner):
     """Learn beforehand from changed training images which inputs the network gets wrong, and let every label correct that.
 
     Copies of training images, changed in fourteen ways, show on which features the network errs; how much each way counts is
@@ -179,21 +193,11 @@ class Adaptive(Scorer):
     ridge: float = setting(30.0, "30 by default", above=0)
     prior: Literal["train", "self"] | None = "train"
 
-    pointwise: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prior is not None:
             one_of("prior", self.prior, ("train", "self", "none"))
         read_count(self.round, 10**9)
-
-    @property
-    def want(self) -> Want:
-        return WANT
-
-    @property
-    def sample(self) -> int:
-        return SAMPLE
 
     def labels_per_round(self, n: int) -> int:
         """How many labels one round asks for in a pool of n."""
