@@ -143,11 +143,6 @@ def test_hashes_spread_evenly_and_depend_on_the_place_only() -> None:
     assert np.quantile(some.astype(float) / 2.0**64, [0.25, 0.5, 0.75]) == pytest.approx([0.25, 0.5, 0.75], abs=0.03)
 
 
-def test_fewer_exemplars_need_no_new_pass() -> None:
-    x = np.random.default_rng(3).uniform(-1, 1, (20, 1, 4, 4))
-    assert np.array_equal(exemplars_of(x, k=5).truncated(2).top("relu")[0], exemplars_of(x, k=2).top("relu")[0])
-
-
 @pytest.mark.parametrize(("settings_", "word"), [({"k": 0}, "k=0"), ({"quantile": 1.0}, "quantile=1.0")])
 def test_bad_settings(settings_: dict[str, float], word: str) -> None:
     with pytest.raises(BadInput, match=word):
