@@ -1,4 +1,4 @@
-"""Features laid out in a plane, and what neighbours say about them: a picture alone proves nothing.
+"""Features laid out in a plane, and what neighbours say about them: an image alone proves nothing.
 
 Neighbour purity: of an input's nearest neighbours, the share that has its class. By chance: the same with the neighbours' classes
 exchanged at random.

@@ -36,7 +36,7 @@ AMPLIFICATION = 10
 
 
 def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
-    """Faults of as many different (true, predicted) pairs as fit, each as one strip of three pictures."""
+    """Faults of as many different (true, predicted) pairs as fit, each as one strip of three images."""
     assert suite.originals is not None
     if len(suite.shape) != 3 or suite.shape[0] not in (1, 3):
         return []
@@ -68,7 +68,7 @@ def _png(image: np.ndarray) -> str:
 
 
 LIMIT = 5000  # outputs judged per suite
-PICTURES = 8  # of each suite in the report
+IMAGES = 8  # of each suite in the report
 # Where the numbers of a random campaign stand beside ours: part, metric -> key.
 COUNTED = {
     ("defects", "faults"): "faults", ("defects", "families"): "families", ("defects", "roots"): "roots",
@@ -237,14 +237,14 @@ def _notes(suites: dict[str, StoredSuite], judged: dict[str, Judgement]) -> tupl
 
 def _record(run: Run, evaluation: Evaluation, suites: dict[str, StoredSuite], target: Target) -> None:
     """What the report shows."""
-    pictures = {
-        name: _sheet(stored.suite, evaluation.judged[name], target, PICTURES)
+    images = {
+        name: _sheet(stored.suite, evaluation.judged[name], target, IMAGES)
         for name, stored in suites.items()
         if stored.suite.originals is not None
     }
     matrix = {name: _matrix(judgement) for name, judgement in evaluation.judged.items()}
     run["classes"] = list(target.classes or ())
-    finish(run, {**evaluation.to_dict(), "rows": evaluation.table(), "pictures": pictures, "matrix": matrix})
+    finish(run, {**evaluation.to_dict(), "rows": evaluation.table(), "pictures": images, "matrix": matrix})
 
 
 def _matrix(judgement: Judgement) -> list[dict[str, int]]:

@@ -1,4 +1,4 @@
-"""Selections out to people and their tools: CSV, folders of pictures, Label Studio tasks. `data.labels` reads them back."""
+"""Selections out to people and their tools: CSV, folders of images, Label Studio tasks. `data.labels` reads them back."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rounds_of(run: Run) -> list[Entry]:
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
 FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
-STEM = 60  # characters of a file's name that an exported picture keeps
+STEM = 60  # characters of a file's name that an exported image keeps
 
 
 @dataclass(frozen=True)
@@ -77,16 +77,16 @@ class _Pick:
     score: float | None
     predicted: str
     label: str
-    picture: RunFile | None
+    image: RunFile | None
     file: str = ""
     round: int | None = None
     quantity: bool = False  # label and prediction are numbers in words
 
-    def row(self, picture: str) -> list[Any]:
+    def row(self, image: str) -> list[Any]:
         """Its cells, as COLUMNS names them."""
         words = [_number(word) if self.quantity else word for word in (self.predicted, self.label)]
         about = (self.rank, "" if self.round is None else self.round, self.position, self.file, self.content, self.score)
-        return [cell(value) for value in (*about, *words, picture)]
+        return [cell(value) for value in (*about, *words, image)]
 
 
 def _number(word: str) -> float | str:
@@ -192,7 +192,7 @@ def inputs_of(run: Run) -> Inputs:
 
 
 def export(run_path: str | Path, form: str, out: str | Path, *, method: str | None = None, every: bool = False) -> dict[str, Any]:
-    """Write what there is to label; gives what was written and how many were left out because the run stores no picture."""
+    """Write what there is to label; gives what was written and how many were left out because the run stores no image."""
     if form not in FORMATS:
         raise BadInput("out-of-range", "format", f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     out = Path(out)
@@ -202,7 +202,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
         chosen = _picks(run, method, every=every)
         classes = classes_of(run)
         numbers = range(max((row.predicted or 0 for row in run.inputs()), default=0) + 1)  # classes without names
-    shown = [pick for pick in chosen if pick.picture is not None]
+    shown = [pick for pick in chosen if pick.image is not None]
     if form == "csv":
         _write_csv(chosen, out)
         shown = chosen
@@ -220,11 +220,11 @@ def _write_csv(chosen: list[_Pick], out: Path) -> None:
     with files.whole(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(pick.row("" if pick.picture is None else str(pick.picture)) for pick in chosen)
+        writer.writerows(pick.row("" if pick.image is None else str(pick.image)) for pick in chosen)
 
 
 def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
-    """One folder per class, each picture in that of what the network says; moving it to another folder is a label.
+    """One folder per class, each image in that of what the network says; moving it to another folder is a label.
 
     A table says where each was put, so that a folder in which nobody moved anything is known for one.
     """
@@ -235,22 +235,22 @@ def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
             for pick in shown:
-                assert pick.picture is not None
+                assert pick.image is not None
                 place = Path(as_folder(pick.label or pick.predicted), f"{_stem(pick)}.png")
                 (part / place.parent).mkdir(exist_ok=True)
-                (part / place).write_bytes(pick.picture.read(LARGEST))
+                (part / place).write_bytes(pick.image.read(LARGEST))
                 writer.writerow(pick.row(place.as_posix()))
 
 
 def _stem(pick: _Pick) -> str:
-    """What the reader needs, then the name the picture has in the pool, for people."""
+    """What the reader needs, then the name the image has in the pool, for people."""
     own = Path(pick.file).stem if pick.file else ""
     numbers = f"{pick.rank:05d}-{pick.position}-{as_folder(pick.content)}"
     return f"{numbers}-{as_folder(own)[:STEM]}" if own else numbers
 
 
 def _write_tasks(shown: list[_Pick], names: list[str], out: Path) -> None:
-    """Label Studio tasks with the pictures inside, and beside them the labelling configuration they fit."""
+    """Label Studio tasks with the images inside, and beside them the labelling configuration they fit."""
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in names)
     files.write_text(
         out.with_suffix(".xml"),
@@ -261,9 +261,9 @@ def _write_tasks(shown: list[_Pick], names: list[str], out: Path) -> None:
 
 
 def _task(pick: _Pick) -> dict[str, Any]:
-    assert pick.picture is not None
-    picture = base64.b64encode(pick.picture.read(LARGEST)).decode()
-    data = {"image": f"data:image/png;base64,{picture}", "position": pick.position, "content": pick.content, "rank": pick.rank}
+    assert pick.image is not None
+    image = base64.b64encode(pick.image.read(LARGEST)).decode()
+    data = {"image": f"data:image/png;base64,{image}", "position": pick.position, "content": pick.content, "rank": pick.rank}
     guess = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [pick.predicted]}}
     prediction: dict[str, Any] = {"model_version": "neurotest", "result": [guess]}
     if pick.score is not None:

@@ -55,14 +55,14 @@ class Partners:
             if self._thinned is None or self._thinned.target is not target:
                 self._thinned = _Thinned(target, self.seed)
             return self._thinned.traces(part.x, mutants)
-        sound, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
+        audio, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
-            changed = islice(mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]
+            changed = islice(mild_variants(unit, levels), mutants) if audio else _mild(unit)[:mutants]
             return [probe(from_unit(x, bounds)) for x in changed]
         if partner.reference == "noise":
             return [probe(from_unit(_noisy(unit, places[part.index], n, self.seed), bounds)) for n in range(mutants)]
-        mutations: Mutations = AudioMutations() if sound else NssMutations(rounding="pool")
+        mutations: Mutations = AudioMutations() if audio else NssMutations(rounding="pool")
         draws = [self._draws(mutations, number)[places[part.index]] for number in range(mutants)]
         return [probe(from_unit(mutations.apply(unit, draw, levels=levels or EIGHT), bounds)) for draw in draws]
 

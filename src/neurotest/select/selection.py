@@ -126,7 +126,7 @@ class Selection:
     near: Nearness | None = None  # how alike the picks are, where they were spread
     details: Mapping[str, Any] = field(default_factory=dict)  # what the method itself has to say, as JSON takes it
     files: np.ndarray | None = field(default=None, repr=False)  # (n,) names by position, where the inputs are files
-    first: tuple[Picture, ...] = field(default=(), repr=False)  # pictures of the first picks, for notebooks
+    first: tuple[Picture, ...] = field(default=(), repr=False)  # images of the first picks, for notebooks
 
     @property
     def indices(self) -> np.ndarray:
@@ -216,9 +216,9 @@ class Comparison(dict[str, Selection]):
         return view((one.headline() for one in self.values()), () if first is None else first.first) + table(rows, columns)
 
 
-LIKELY = "likely classes"  # entry of the run: position -> [(class, probability)] of inputs that are stored as pictures
+LIKELY = "likely classes"  # entry of the run: position -> [(class, probability)] of inputs that are stored as images
 LIKELIEST = 3  # classes of each
-OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's pictures
+OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's images
 
 
 def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> dict[str, Any]:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from neurotest.scan import Progress
     from neurotest.target import Target
 
-TABLE, SHEETS = "descriptions.csv", "sheets"  # in a run: the file, and the folder of pictures
+TABLE, SHEETS = "descriptions.csv", "sheets"  # in a run: the file, and the folder of images
 UNKNOWN = "unknown"
 DEAD = "(dead)"  # never above 0 on the data it was described with
 DEFAULT = "combined"

@@ -280,7 +280,7 @@ def has_map(layer: Layer, shape: tuple[int, ...]) -> bool:
 
 
 def plane_of(dtype: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The sides over which maps of such inputs lie: those of a picture, of sound those of its spectrogram."""
+    """The sides over which maps of such inputs lie: those of an image, of audio those of its spectrogram."""
     return spectrogram_size(shape[-1]) if is_audio(dtype, shape) else shape[1:]
 
 
@@ -310,7 +310,7 @@ def regions(
     about = next(one for one in exemplars.layers if one.name == layer)
     index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
-    image, sound = plane_of(source.dtype, source.shape), is_audio(source.dtype, source.shape)
+    image, audio = plane_of(source.dtype, source.shape), is_audio(source.dtype, source.shape)
     k, mapped = index.shape[1], has_map(about, (1, *image))
     step = max(1, MEMORY // max(1, 4 * k * math.prod(image)))
     together = max(step, MEMORY // (4 * k * math.prod(places(about)))) if mapped else len(chosen)
@@ -328,8 +328,8 @@ def regions(
                 small = maps[start : start + step].flatten(0, 1).unsqueeze(1)  # (pairs, 1, *sides)
                 wide = functional.interpolate(small, image, mode=mode, align_corners=False)
                 masks = _cut(wide.squeeze(1), gamma).view(masks.shape).numpy()
-            if sound:
-                masks = masks[..., ::-1, :].copy()  # low tones are below in the picture and first in the network
+            if audio:
+                masks = masks[..., ::-1, :].copy()  # low tones are below in the image and first in the network
             masks[index[some] < 0] = False
             yield _Regions(layer, some, index[some], source.read(needed), np.minimum(rows, len(needed) - 1), masks)
 

@@ -115,11 +115,11 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
 
 
 def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float32]]:
-    """Per layer that has maps, that of one neuron for each of two inputs, at image size; of sound, over its spectrogram."""
-    sound = ready.target.preprocess.rate is not None
-    image = spectrogram_size(x.shape[-1]) if sound else tuple(x.shape[2:])
+    """Per layer that has maps, that of one neuron for each of two inputs, at image size; of audio, over its spectrogram."""
+    audio = ready.target.preprocess.rate is not None
+    image = spectrogram_size(x.shape[-1]) if audio else tuple(x.shape[2:])
     layers = [layer for layer in ready.layers if has_map(layer, (1, *image))]
-    if not layers or (x.ndim != 4 and not sound):
+    if not layers or (x.ndim != 4 and not audio):
         return {}
     want = Want(layers=globs(layers), keep="map")
     with Probe(ready.target, want) as probe:
@@ -128,8 +128,8 @@ def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> d
     for layer in layers:
         flat = maps(layer, trace[want][layer.name].float())[torch.arange(len(x)), list(chosen[layer.name])]  # (2, places)
         grown[layer.name] = enlarge(flat.unsqueeze(1), places(layer), image)[:, 0].cpu().numpy()
-    # Low tones are first in a network and below in a picture.
-    return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if sound else grown
+    # Low tones are first in a network and below in a spectrogram.
+    return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if audio else grown
 
 
 @dataclass(frozen=True)

@@ -133,13 +133,12 @@ class Selector:
 
     def _standing(self, rounds: int, request: Request) -> Entry:
         from neurotest.select.adaptive.rounds import advise, as_many_random
-        from neurotest.select.adaptive.selector import faults_of
 
         loop, stop = self.loop, self.method.stop if request.stop is None else request.stop
         judged, left, rest = len(loop.labelled), len(loop.left), loop.remaining()
         size = min(request.size, left)
         rate = loop.expected_rate(size) if size else 0.0
-        random = as_many_random(len(loop.facts), judged, faults_of(loop), rest) if judged else None
+        random = as_many_random(len(loop.facts), judged, loop.faults, rest) if judged else None
         advice = advise(self.path, rounds, 0, size, rate, left, rest.value, stop)
         return {
             "random": None if random is None else {"rate": random.value, "low": random.low, "high": random.high},

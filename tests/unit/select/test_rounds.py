@@ -82,7 +82,7 @@ def test_a_crash_between_two_rounds_loses_nothing(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds, "_pictures", die)
+        patch.setattr(rounds, "_images", die)
         with pytest.raises(RuntimeError):
             rounds.resume(begun)
     after = rounds.resume(begun)

@@ -39,7 +39,7 @@ HEARD: tuple[Mutations | None, ...] = (None, *(AudioMutations(decay=decay) for d
 
 
 def copies_of(source: Source) -> tuple[Mutations | None, ...] | None:
-    """How its inputs are changed; None for what is neither a picture nor a sound."""
+    """How its inputs are changed; None for what is neither image nor audio."""
     if is_audio(source.dtype, source.shape):
         return HEARD
     return COPIES if len(source.shape) == 3 and source.shape[0] in (1, 3) else None

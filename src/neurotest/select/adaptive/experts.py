@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from neurotest.select.adaptive import learner
-from neurotest.select.adaptive.learning import UNCLEAR, Loop, Posterior
+from neurotest.select.adaptive.learning import Loop, Posterior
 from neurotest.select.adaptive.outputs import LIMIT
 from neurotest.select.adaptive.prior import Prior
 from neurotest.select.adaptive.remaining import WIDER_SELF, Remaining, combined
@@ -38,7 +38,7 @@ def _diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) 
     return top[chosen].numpy()
 
 
-EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
+EXPERTS = ("deepgini", "prior", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
 SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
 LARGE_BATCH, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
@@ -46,7 +46,7 @@ LARGEST_DIVERSE = 2000  # the largest batch that is made diverse
 DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
 EXPLORED = 0.3  # of this share only
 REGRESSION = 0.1  # the regression's weight before the first label
-LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
+LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must predict labels better than DeepGini, where that is the start
 
 
 @dataclass
@@ -61,7 +61,7 @@ class PriorLoop(Loop):
         self._kept: dict[tuple[int, int], dict[int, tuple[float, ...]]] = {}
         self.gini = self.gini.clamp(-LIMIT, LIMIT)
         self.corrected = self.outputs.corrected(self.x, self.prior.head)
-        self.foreseen = self.corrected.fault_odds(self.predictions)
+        self.prior_odds = self.corrected.fault_odds(self.predictions)
 
     @property
     def doubted(self) -> bool:
@@ -102,9 +102,8 @@ class PriorLoop(Loop):
     def remaining(self) -> Remaining:
         """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
         left = self.left
-        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
         wider = 1.0 if self.prior is not None and self.prior.trained else WIDER_SELF
-        return combined(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]), self.draws, faulty, wider)
+        return combined(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]), self.draws, self.faulty, wider)
 
     def _mix(self, experts: Tensor) -> Tensor:
         labelled = self.labelled
@@ -115,7 +114,7 @@ class PriorLoop(Loop):
         """(n, 5) what each expert says, having learned from these labels; of all candidates or some."""
         if not len(labelled):
             plain = self.outputs.fault_odds()
-            return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
+            return torch.stack([self.gini, self.prior_odds, self.prior_odds, torch.zeros_like(self.gini), plain], dim=1)
         faults, ridge = (labels != self.predictions[labelled]).double(), self.ridge / (LOOSER if self.large_batches else 1.0)
         rows = slice(None) if of is None else of
         wrong = self.x[rows] @ learner.fault_regression(self.x[labelled], faults, ridge)
@@ -123,7 +122,7 @@ class PriorLoop(Loop):
             self._corrected(base, labelled, labels, of, ridge).fault_odds(self.predictions[rows])
             for base in (self.corrected, self.outputs)
         ]
-        return torch.stack([self.gini[rows], self.foreseen[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
+        return torch.stack([self.gini[rows], self.prior_odds[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
 
     def _numbers(self, labelled: np.ndarray) -> np.ndarray:
         """Of which proposal each label is; -1 of none."""

@@ -20,7 +20,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
     """Put a file of labels into an adaptive run: all of them or, with one sentence, none.
 
     replace: where the run has another label for an input, that of the file counts from now on. confirmed: also take an exported
-    folder in which no picture was moved.
+    folder in which no image was moved.
     """
     labels = read_labels(file, confirmed=confirmed)
     with Run.open(path, write=True) as run:
@@ -79,7 +79,7 @@ def _places(key: Key, inputs: Inputs, proposed: set[int], left_out: set[str], fi
         )
     if isinstance(key, int):
         why = f"position {key} is unknown, the pool has {inputs.count} inputs"
-    elif key in left_out:  # a damaged picture may well have a label
+    elif key in left_out:  # a damaged image may well have a label
         return []
     else:
         why = f"no input of {run.path} has this content or file name: {key}"

@@ -145,6 +145,17 @@ class Loop:
         return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
 
     @property
+    def faulty(self) -> dict[int, bool]:
+        """By position, whether a label says that the network is wrong; without those that say: cannot tell."""
+        predicted = self.predictions.tolist()
+        return {p: label != predicted[p] for p, label in self.labels.items() if label != UNCLEAR}
+
+    @property
+    def faults(self) -> int:
+        """How many labels say that the network is wrong."""
+        return sum(self.faulty.values())
+
+    @property
     def posterior(self) -> Posterior:
         if self._now is None:
             self._now = self._learn()
@@ -225,7 +236,7 @@ class Loop:
         """
         labelled = self.labelled
         first = torch.argsort(-self.gini, stable=True).numpy()[: len(labelled)]
-        faulty = {p: self.labels[p] != int(self.predictions[p]) for p in labelled.tolist()}
+        faulty = self.faulty
         shared = [faulty[p] for p in first.tolist() if p in faulty]
         others = torch.from_numpy(np.setdiff1d(first, labelled))
         guess = float(self.posterior.chance[others].sum())
@@ -247,8 +258,7 @@ class Loop:
     def remaining(self) -> Remaining:
         """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
         left = self.left
-        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
-        measured = sampled(self.draws, faulty, len(self.facts), len(left))
+        measured = sampled(self.draws, self.faulty, len(self.facts), len(left))
         return measured or modelled(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]))
 
     def suspects(self) -> np.ndarray:
@@ -263,10 +273,10 @@ class Loop:
         votes[labelled] = labels
         log_probs = self.outputs[labelled].log_probs().numpy()
         against = evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SUSPICIOUS
-        foreseen = [i for i, p in enumerate(labelled.tolist()) if p in self.evidence]
-        if foreseen:
-            odds = self._mix(torch.tensor([self.evidence[int(labelled[i])] for i in foreseen], dtype=torch.float64))
-            against[foreseen] &= (odds < 0).numpy()
+        proposed = [i for i, p in enumerate(labelled.tolist()) if p in self.evidence]
+        if proposed:
+            odds = self._mix(torch.tensor([self.evidence[int(labelled[i])] for i in proposed], dtype=torch.float64))
+            against[proposed] &= (odds < 0).numpy()
         suspicious: np.ndarray = labelled[against]
         return suspicious
 

@@ -15,7 +15,7 @@ from neurotest.jobs.stored import stored_data
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.remaining import Remaining
-from neurotest.select.adaptive.selector import faults_of, summary
+from neurotest.select.adaptive.selector import summary
 from neurotest.select.adaptive.stored import SETTINGS, loop_of, round_entry
 from neurotest.select.exchange import Entry, class_word, classes_of, rounds_of
 from neurotest.stats.bootstrap import Interval, random_fdr, wilson
@@ -24,7 +24,7 @@ from neurotest.stats.bootstrap import Interval, random_fdr, wilson
 def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None = None, files: int | None = None) -> Entry:
     """Propose the next batch of an adaptive run, or say again what was proposed if nothing of it has a label yet.
 
-    budget: size of the batch (default: that of the one before). pool: only for pictures of the proposals; zoo data and data of a
+    budget: size of the batch (default: that of the one before). pool: only for images of the proposals; zoo data and data of a
     run of this user are opened without it.
     """
     with Run.open(path, write=True) as run:
@@ -40,7 +40,7 @@ def resume(path: str | Path, budget: int | None = None, *, pool: AnyData | None 
         name = f"{rounds[0]['ranking']} round {len(rounds) + 1}"
         rounds = [*rounds, round_entry(name, batch.tolist(), loop)]
         with run.transaction(durable=True):  # files, then the rows: whoever dies between has proposed nothing
-            missing = _pictures(run, pool, batch if files is None else batch[:files])
+            missing = _images(run, pool, batch if files is None else batch[:files])
             run.add_ranking(name, batch, loop.chances[batch], len(batch))
             run.add_round(rounds[-1])
             run.export()
@@ -54,22 +54,22 @@ def _unlabelled(loop: Loop, positions: list[int], number: int) -> list[str]:
 
 
 def _proposed_before(run: Run, loop: Loop, rounds: list[Entry], pool: Any, files: int | None, stop: float | None) -> Entry:
-    """The last proposal again; pictures that a later round still lacks are made up for."""
+    """The last proposal again; images that a later round still lacks are made up for."""
     positions, missing = rounds[-1]["positions"], []
     if len(rounds) > 1:
         with run.transaction():
-            missing = _pictures(run, pool, np.array(positions[:files], dtype=np.int64))
+            missing = _images(run, pool, np.array(positions[:files], dtype=np.int64))
             run.export()
     result = _result(run, loop, positions, rounds, again=True, stop=stop)
     return {**result, "notes": [*result["notes"], *missing]}
 
 
-def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
-    """Store the proposals as pictures where the pool can be read; a run from elsewhere does not make us open files it names."""
+def _images(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
+    """Store the proposals as images where the pool can be read; a run from elsewhere does not make us open files it names."""
     spec = run["config"].get("pool")
     if pool is None:
         if not (run.made_here or str(spec).startswith("zoo:")):
-            return ["no pictures: the run was made elsewhere; give its pool as POOL."]
+            return ["no images: the run was made elsewhere; give its pool as POOL."]
         pool = str(spec)
     try:
         source = stored_data(run, pool)
@@ -81,10 +81,10 @@ def _pictures(run: Run, pool: AnyData | None, batch: np.ndarray) -> list[str]:
             return []
         x = source.read(new)
         if content_ids(x).tolist() != [contents[p] for p in new.tolist()]:
-            return [f"no pictures: {spec} does not hold the inputs of this run any more."]
+            return [f"no images: {spec} does not hold the inputs of this run any more."]
         run.save_inputs(new, x, "picked", (float(bounds[0]), float(bounds[1])))
     except (BadInput, IndexError) as error:
-        return [f"no pictures: {error}"]
+        return [f"no images: {error}"]
     return []
 
 
@@ -96,8 +96,9 @@ def _last_round(loop: Loop, rounds: list[Entry]) -> Entry | None:
 
 def _held_by(loop: Loop, one: Entry) -> Entry:
     """How many inputs of a round have labels, how many of those are faults, and how many faults were expected among them."""
-    judged = [p for p in one["positions"] if loop.labels.get(p, UNCLEAR) != UNCLEAR]
-    faults = sum(loop.labels[p] != int(loop.predictions[p]) for p in judged)
+    faulty = loop.faulty
+    judged = [p for p in one["positions"] if p in faulty]
+    faults = sum(faulty[p] for p in judged)
     expected = one.get("expected_faults")  # runs of older versions did not write it down
     size = len(one["positions"])
     return {
@@ -120,7 +121,7 @@ def _result(
         "contents": [rows[p].content for p in positions], "files": [rows[p].name for p in positions],
         "scores": [float(loop.chances[p]) for p in positions], "predicted": [int(loop.predictions[p]) for p in positions],
         "predicted_names": [class_word(int(loop.predictions[p]), classes) for p in positions],
-        "labels": len(loop.labels), "faults": faults_of(loop), "remaining": rest.value,
+        "labels": len(loop.labels), "faults": loop.faults, "remaining": rest.value,
         "remaining_interval": [rest.low, rest.high],
         "remaining_by": f"{rest.random} random labels" if rest.random else "model",
         "last_round": _last_round(loop, rounds), "compared": loop.compared()._asdict(),
@@ -147,7 +148,7 @@ def status(path: str | Path) -> Entry:
 def status_of(run: Run) -> Entry:
     rounds = rounds_of(run)
     loop, method = loop_of(run, rounds)
-    judged, faults = len(loop.labelled), faults_of(loop)
+    judged, faults = len(loop.labelled), loop.faults
     rest, left = loop.remaining(), len(loop.left)
     pending = sum(p not in loop.labels for p in rounds[-1]["positions"])
     size = pending or min(len(rounds[-1]["positions"]), left)

@@ -19,7 +19,7 @@ from neurotest.select.adaptive import bank as banks
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import SAMPLE, WANT, Facts, Gather
-from neurotest.select.adaptive.learning import UNCLEAR, Loop
+from neurotest.select.adaptive.learning import Loop
 from neurotest.select.adaptive.prior import Prior
 from neurotest.select.exchange import ROUNDS
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
@@ -134,7 +134,7 @@ def _mode(pool: Pool, wanted: str | None) -> tuple[str, str]:
     if banks.copies_of(pool.source) is None:
         return (
             "none",
-            f"no prior: inputs of shape {'x'.join(map(str, shape))} are no pictures and no sound: no change can be simulated.",
+            f"no prior: inputs of shape {'x'.join(map(str, shape))} are neither images nor audio: no change can be simulated.",
         )
     if len(pool) < 2:
         return "none", "no prior: a pool of one input."
@@ -331,17 +331,12 @@ def loop(
     return state.loop
 
 
-def faults_of(loop: Loop) -> int:
-    """How many labels say that the network is wrong."""
-    return sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items())
-
-
 def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
     return (
-        f"adaptive: {len(loop.labels)} labels, {faults_of(loop)} faults; "
+        f"adaptive: {len(loop.labels)} labels, {loop.faults} faults; "
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
         f"the learner counts {100 * loop.posterior.trust:.0f} %, DeepGini the rest."

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from PIL import Image
 
 own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
-ROWS = 64  # per picture: larger ones no viewer likes
+ROWS = 64  # per image: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile
 DIM = 0.3
@@ -45,7 +45,7 @@ TOUCHING = np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]])  # pixels beside a pixe
 
 @dataclass(frozen=True)
 class _Sheet:
-    """One picture of a layer's neurons, `rows` of them from `first` on, each `height` pixels high."""
+    """One image of a layer's neurons, `rows` of them from `first` on, each `height` pixels high."""
 
     layer: str
     first: int
@@ -55,7 +55,7 @@ class _Sheet:
 
 
 def _write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[_Sheet]:
-    """Write every layer's pictures into a run's folder; of sound, spectrograms; nothing for other inputs."""
+    """Write every layer's images into a run's folder; of audio, spectrograms; nothing for other inputs."""
     if len(material.shape) != 3 and not is_audio(material.source.dtype, material.source.shape):
         return []
     sheets = []
@@ -66,15 +66,15 @@ def _write_sheets(folder: Folder, material: Material, table: Descriptions) -> li
         strips = _tiles(material, layer.name, np.arange(layer.neurons()))
         stem = re.sub(r"[^\w.-]+", "_", layer.name) or "output"
         for start in range(0, layer.neurons(), ROWS):
-            picture, height = _picture(table, layer.name, start, list(islice(strips, ROWS)))
+            image, height = _image(table, layer.name, start, list(islice(strips, ROWS)))
             name = f"{number:02d}-{stem}-{start:04d}.{ending}"
             with folder.file(f"{SHEETS}/{name}").writing() as out:
-                picture.save(out, **how)
+                image.save(out, **how)
             sheets.append(_Sheet(layer.name, start, min(ROWS, layer.neurons() - start), height, name))
     return sheets
 
 
-def _picture(table: Descriptions, layer: str, first: int, strips: list[NDArray[np.uint8]]) -> tuple[Image.Image, int]:
+def _image(table: Descriptions, layer: str, first: int, strips: list[NDArray[np.uint8]]) -> tuple[Image.Image, int]:
     from PIL import Image, ImageDraw, ImageFont
 
     height = strips[0].shape[0] + 6
@@ -106,7 +106,7 @@ def _tiles(material: Material, layer: str, neurons: NDArray[np.int64]) -> Iterat
 
 
 def _shown(x: NDArray[Any], bounds: tuple[float, float], every: int) -> NDArray[np.float64]:
-    """Inputs (m, channels, h, w) or sounds as RGB in 0 .. 255, of each line and row every so many-th pixel.
+    """Inputs (m, channels, h, w) or audio as RGB in 0 .. 255, of each line and row every so many-th pixel.
 
     What is neither grey nor RGB is shown as the mean of its channels.
     """
