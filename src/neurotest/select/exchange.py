@@ -116,12 +116,16 @@ def _picks(run: Run, method: str | None = None, *, every: bool = False) -> list[
     quantity = kept(run)
     answers = None if quantity is None else quantity.answers
     stored = {row.position: codec.picture(row.file) for row in run.files("picked")}
-    chosen = {
-        row.position: _pick(row.rank, row.score, inputs[row.position], labels.get(row.position), classes, stored, number, answers)
-        for name, number in batches
-        for row in run.ranking(name)
-        if row.picked or (quantity is not None and row.position in labels)
-    }
+    chosen: dict[int, _Pick] = {}
+    for name, number in batches:
+        for row in run.ranking(name):
+            if not row.picked and (quantity is None or row.position not in labels):
+                continue
+            about, image = inputs[row.position], stored.get(row.position)
+            words = _words(about, labels.get(row.position), classes, answers)
+            chosen[row.position] = _Pick(
+                row.rank, row.position, about.content, row.score, *words, image, about.name or "", number, answers is not None
+            )
     if method is None and ROUNDS in run and not every:
         pending = [pick for pick in chosen.values() if pick.position not in labels]
         if not pending:
@@ -135,27 +139,11 @@ def _picks(run: Run, method: str | None = None, *, every: bool = False) -> list[
     return [*chosen.values()]
 
 
-def _pick(
-    rank: int, score: float | None, about: InputRow, label: LabelRow | None, classes: list[str], stored: Mapping[int, Any],
-    number: int | None, answers: NDArray[np.float64] | None,
-) -> _Pick:  # fmt: skip
+def _words(about: InputRow, label: LabelRow | None, classes: list[str], answers: NDArray[np.float64] | None) -> tuple[str, str]:
+    """What the network predicts, and the label, if there is one."""
     if answers is None:
-        word, guess = "" if label is None else label_word(label, classes), class_word(about.predicted, classes)
-    else:
-        word = "" if label is None else _quantity_word(label, about.predicted)
-        guess = f"{answers[about.position]:.6g}"
-    return _Pick(
-        rank,
-        about.position,
-        about.content,
-        score,
-        guess,
-        word,
-        stored.get(about.position),
-        about.name or "",
-        number,
-        answers is not None,
-    )
+        return class_word(about.predicted, classes), "" if label is None else label_word(label, classes)
+    return f"{answers[about.position]:.6g}", "" if label is None else _quantity_word(label, about.predicted)
 
 
 def classes_of(run: Run) -> list[str]:
