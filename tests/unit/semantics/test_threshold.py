@@ -96,7 +96,7 @@ def test_paths_of_the_sample_are_kept_by_content(tmp_path: Path, monkeypatch: py
     assert first.sample is not None
     assert (first.sample.images, first.sample.rules) == (6, 95)
     assert len(list((tmp_path / "paths").iterdir())) == 1
-    monkeypatch.setattr(threshold._Part, "_read", None)  # nothing is read again
+    monkeypatch.setattr(threshold.MutatedImages, "_read", None)  # nothing is read again
     again = guidance(bank).start(target, data)
     assert again.tau == first.tau
     assert guidance(bank, distance="text", encoder="tokens").start(target, data).threshold is not None  # of the same paths
