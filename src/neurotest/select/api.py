@@ -14,17 +14,16 @@ from neurotest import notebook, registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
 from neurotest.scan import Progress, check_labels, read, remarks
 from neurotest.select.exchange import labels_of
-from neurotest.select.record import record
 from neurotest.select.scorer import Pool, Scorer, Scores
 from neurotest.select.scoring import score
-from neurotest.select.selection import Comparison, Estimate, Quality, Selection
+from neurotest.select.selection import Comparison, Estimate, Quality, Selection, record
 from neurotest.settings.select import Selecting
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
@@ -95,7 +94,7 @@ def compare(
         "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget),
         "seed": options.seed, "batch": batch, "spread": options.spread,
     }  # fmt: skip
-    with whole(command, out, config) as run:
+    with atomic_run(command, out, config) as run:
         scores = score(candidates, scorers, batch=batch, several=several, progress=progress)
         place = None if run is None else run.path
         selections = Comparison(several.errors)
