@@ -42,7 +42,7 @@ class Roots:
         return np.asarray(bins.values(torch.from_numpy(self.logits).double()).numpy())
 
 
-class Check(Protocol):
+class _Check(Protocol):
     """An oracle ready for one target. `passes` is how many further forward passes each mutant costs."""
 
     name: str
@@ -55,7 +55,7 @@ class Check(Protocol):
 class Oracle(Protocol):
     """Settings; `begin` makes it ready for a target."""
 
-    def begin(self, target: Target) -> Check: ...
+    def begin(self, target: Target) -> _Check: ...
 
 
 def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
@@ -99,7 +99,7 @@ class Label:
     """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A quantity
     may be off by the target's tolerance."""
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         bins = target.bins
 
         def off(logits: Tensor, roots: Roots) -> Wrong:
@@ -128,7 +128,7 @@ class Metamorphic:
     def __post_init__(self) -> None:
         _check_limit("bound", self.bound)
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         bins = target.bins
         if bins is None:
             if self.bound is not None:
@@ -145,7 +145,7 @@ class Metamorphic:
 class NonFinite:
     """A logit is NaN or infinite. Always in force; named alone, nothing else is a fault."""
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         return _Simple("nonfinite", lambda logits, roots: predicted(logits) < 0)
 
 
@@ -163,7 +163,7 @@ class Regression:
         if self.outputs not in ("logits", "probs"):
             raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         bins = target.bins
         if bins is not None:
             limit = bins.tolerance if self.tolerance is None else read_tolerance("tolerance", self.tolerance, bins)
@@ -234,7 +234,7 @@ class Differential:
 
     other: str | Target = ""
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         others = self.other.split("+") if isinstance(self.other, str) else [self.other]
         return _Others("differential", _opened("differential", others, "zoo:mnist-lenet1"), target.bins)
 
@@ -270,7 +270,7 @@ class Recognised:
 
     other: str | Target = ""
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         (other,) = _opened("recognised", [self.other], "zoo:mnist-conv2d")
         if target.bins is not None:
             raise BadInput("recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.")
@@ -296,11 +296,11 @@ class Quantised:
         if self.to not in ("int8", "bf16"):
             raise BadInput(f"to={self.to!r}: expected int8 or bf16.")
 
-    def begin(self, target: Target) -> Check:
+    def begin(self, target: Target) -> _Check:
         module = copy.deepcopy(target.module)
         with torch.no_grad():
             for weight in module.parameters():
-                weight.copy_(rounded(weight, self.to))
+                weight.copy_(_rounded(weight, self.to))
         other = Target(
             module, bounds=target.bounds, mean=target.mean, std=target.std, shape=target.shape, outputs=target.outputs,
             spec=f"{target.spec} in {self.to}", device=target.device, span=target.span, tolerance=target.tolerance,
@@ -308,7 +308,7 @@ class Quantised:
         return _Others(f"quantised-{self.to}", [other], target.bins)
 
 
-def rounded(weight: Tensor, to: str) -> Tensor:
+def _rounded(weight: Tensor, to: str) -> Tensor:
     """A weight after a round trip: bfloat16, or 255 even steps over its range with 0 among them."""
     if not weight.is_floating_point():
         return weight
@@ -322,7 +322,7 @@ def rounded(weight: Tensor, to: str) -> Tensor:
 class Oracles:
     """Several checks; the first that rejects gives the fault its name. made_from: target and settings, for workers."""
 
-    checks: list[Check]
+    checks: list[_Check]
     made_from: tuple[Target, Sequence[str | Oracle]] | None = None
 
     def __reduce_for_worker__(self) -> tuple[Any, ...]:

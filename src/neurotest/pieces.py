@@ -34,7 +34,7 @@ class Piece:
         return self.start + len(self.index)
 
 
-class Pass(Protocol):
+class _Pass(Protocol):
     """What sees every batch of a source, whole or in pieces. Positions in a batch are those in the piece."""
 
     lead: int  # so many inputs are seen first, here and in order
@@ -77,7 +77,7 @@ def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None
 def pass_over(
     target: Target,
     source: Source,
-    work: Pass,
+    work: _Pass,
     *,
     order: NDArray[np.int64] | None = None,
     batch: int = BATCH,
@@ -112,7 +112,7 @@ def _first(left: Iterator[Piece], count: int) -> Iterator[Piece]:
         yield piece
 
 
-def _here(target: Target, work: Pass, piece: Piece, batch: int, total: int, progress: Progress | None) -> None:
+def _here(target: Target, work: _Pass, piece: Piece, batch: int, total: int, progress: Progress | None) -> None:
     part = work.fresh(piece, here=True)
 
     def shown(done: int, of: int) -> None:

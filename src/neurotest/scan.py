@@ -160,7 +160,7 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
     if skipped := [one for one in source.skipped if not one.named]:
         first, count = skipped[0], len(skipped)
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
-    sentences += rounding(target, source)
+    sentences += _rounding(target, source)
     own = source.classes if source.labels is not None and source.names is not None and target.classes is None else None
     if own and own != tuple(map(str, range(len(own)))):
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(own[:4]))
@@ -172,7 +172,7 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
 ROUNDED = 64  # inputs on which lower precision is compared with the usual one
 
 
-def rounding(target: Target, source: Source) -> list[str]:
+def _rounding(target: Target, source: Source) -> list[str]:
     """What running in another precision or layout does to predictions; nothing is said of a target that runs as usual."""
     if target.precision is None or not len(source):
         return []

@@ -27,7 +27,7 @@ CELLS = 1 << 21  # handled at once: 16 MB per array
 
 
 @dataclass(frozen=True)
-class Rule:
+class _Rule:
     """sections: rows and columns. expected: `textbook` or `dl_cc` (row mean * column mean). rule: `all` or `cochran`."""
 
     sections: int
@@ -44,7 +44,7 @@ class Rule:
         return np.asarray(chi2.ppf(1 - self.p, np.maximum(freedom, 1)), dtype=np.float64)
 
 
-def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
+def _count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
     """Count one more in each of the cells (a, n, b) of the tables (a, b, size), given flattened.
 
     A few inputs are written where they belong; with more it is quicker to count row by row, within the processor's cache.
@@ -65,7 +65,7 @@ def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
         rows[begin : begin + step] += added.reshape(len(part), -1).astype(np.int32)
 
 
-def dependent(counts: NDArray[np.int32], rule: Rule) -> Bits:
+def _dependent(counts: NDArray[np.int32], rule: _Rule) -> Bits:
     """Which tables (a, b, sections^2) show a dependence: (a, b)."""
     a, b, cells = counts.shape
     result = np.empty((a, b), dtype=bool)
@@ -76,7 +76,7 @@ def dependent(counts: NDArray[np.int32], rule: Rule) -> Bits:
     return result
 
 
-def _test(table: NDArray[np.float64], rule: Rule) -> Bits:
+def _test(table: NDArray[np.float64], rule: _Rule) -> Bits:
     rows, columns = table.sum(axis=-1), table.sum(axis=-2)  # (a, b, k)
     total = rows.sum(axis=-1)[..., None, None]
     divisor = np.maximum(total, 1) if rule.expected == "textbook" else float(rule.sections**2)
@@ -151,13 +151,13 @@ class CAC(Criterion):
     def mergeable(self) -> bool:
         return not self.sticky
 
-    def start(self, context: Context) -> CausalState:
+    def start(self, context: Context) -> _CausalState:
         context.need_train("cac")
         layout = context.layout(self.want)
         links = find_links(context.need_target(), self.layers, self.parent, self.channels)
         learner = Learner(self.want, links)
         context.scan([learner])
-        state = CausalState(self, layout, learner.edges(self.edges, self.sections))
+        state = _CausalState(self, layout, learner.edges(self.edges, self.sections))
         if self.include_train:
             context.scan([state])
         return state
@@ -168,7 +168,7 @@ class CAC(Criterion):
         return sum(4 * a * b * (self.sections**2 + 1) for a, b in zip(sizes[1:], outputs[1:], strict=True))
 
 
-class CausalState(State):
+class _CausalState(State):
     """A table of counts per connection."""
 
     criterion: CAC
@@ -182,7 +182,7 @@ class CausalState(State):
         self.covered: list[Bits] = [np.zeros(shape, dtype=bool) for shape in shapes]
         self._scales = [e.link.connections / (a * b) for e, (a, b) in zip(edges, shapes, strict=True)]  # 1 unless drawn
         self._flat: list[NDArray[np.int32]] = [np.zeros(bits.size * self._cells, dtype=np.int32) for bits in self.covered]
-        self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
+        self._rule = _Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
     def counts(self) -> list[NDArray[np.int32]]:
@@ -207,13 +207,13 @@ class CausalState(State):
     def _update(self, joined: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):
             for cells in edges.cells(trace[self.want]):
-                count(flat, cells, self._cells)
+                _count(flat, cells, self._cells)
         if self.criterion.sticky:
-            self.covered = [old | dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
+            self.covered = [old | _dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
 
     def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
         """What counts as covered with these tables; what is sticky was tested when it was counted."""
-        tested = [dependent(c, self._rule) for c in counts]
+        tested = [_dependent(c, self._rule) for c in counts]
         return [old | new for old, new in zip(self.covered, tested, strict=True)]
 
     def _covered(self) -> list[Bits]:
@@ -234,7 +234,7 @@ class CausalState(State):
         for i in range(len(gained)):
             new = [flat.copy() for flat in self._flat]
             for flat, cells in zip(new, each, strict=True):
-                count(flat, cells[:, i : i + 1], self._cells)
+                _count(flat, cells[:, i : i + 1], self._cells)
             gained[i] = self._number(self._now(self._tables(new))) - before
         return gained / max(1, self.total)
 

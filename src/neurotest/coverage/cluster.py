@@ -43,8 +43,8 @@ class CC(Criterion):
     def mergeable(self) -> bool:
         return False
 
-    def start(self, context: Context) -> ClusterState:
-        return ClusterState(self, context.layout(self.want))
+    def start(self, context: Context) -> _ClusterState:
+        return _ClusterState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 16 * layout.neurons * inputs  # all kept, and room to grow
@@ -78,7 +78,7 @@ class _Kept:
         return far
 
 
-class ClusterState(State):
+class _ClusterState(State):
     criterion: CC
 
     def __init__(self, criterion: CC, layout: Layout) -> None:

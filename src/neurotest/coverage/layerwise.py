@@ -48,8 +48,8 @@ class NLC(Criterion):
     def mergeable(self) -> bool:
         return self.mode == "exact"
 
-    def start(self, context: Context) -> CovarianceState:
-        return CovarianceState(self, context.layout(self.want))
+    def start(self, context: Context) -> _CovarianceState:
+        return _CovarianceState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 24 * sum(self.drawn(size) ** 2 for size in layout.sizes.values())
@@ -142,7 +142,7 @@ class Sums:
         return np.multiply(column[:, None], row, out=self._scratch)
 
 
-class CovarianceState(State):
+class _CovarianceState(State):
     criterion: NLC
 
     def __init__(self, criterion: NLC, layout: Layout) -> None:

@@ -30,7 +30,7 @@ BUCKETS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surprise(Criterion):
+class _Surprise(Criterion):
     """What the surprise criteria share."""
 
     bucket: float = setting(1.0, WIDTHS, above=0)
@@ -80,7 +80,7 @@ class Surprise(Criterion):
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
 )  # fmt: skip
-class LSC(Surprise):
+class LSC(_Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -102,7 +102,7 @@ class LSC(Surprise):
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
 )  # fmt: skip
-class DSC(Surprise):
+class DSC(_Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -123,7 +123,7 @@ class DSC(Surprise):
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
 )  # fmt: skip
-class MDSC(Surprise):
+class MDSC(_Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -142,9 +142,9 @@ class MDSC(Surprise):
 class SurpriseState(State):
     """The buckets seen; where they depend on the evaluated set, every score."""
 
-    criterion: Surprise
+    criterion: _Surprise
 
-    def __init__(self, criterion: Surprise, layout: Layout, fitted: Fitted) -> None:
+    def __init__(self, criterion: _Surprise, layout: Layout, fitted: Fitted) -> None:
         super().__init__(criterion, layout)
         self.fitted = fitted
         self.hit: set[int] = set()

@@ -19,25 +19,25 @@ LEAST = 1e-12
 QUIETEST = 0.05  # a sound in which there is less of the reference is another one, not a softer one
 
 
-def scale(sound: Tensor, reference: Tensor) -> Tensor:
+def _scale(sound: Tensor, reference: Tensor) -> Tensor:
     """(n, 1) how much of the reference is in a sound."""
     return (sound * reference).sum(1, keepdim=True) / reference.square().sum(1, keepdim=True).clamp_min(LEAST)
 
 
-def ratio(sound: Tensor, reference: Tensor) -> Tensor:
+def _ratio(sound: Tensor, reference: Tensor) -> Tensor:
     """(n,) decibels of the reference over what was added to it, waveforms (n, samples); another volume adds nothing."""
     sound, reference = exact(sound), exact(reference)
-    present = scale(sound, reference) * reference
+    present = _scale(sound, reference) * reference
     return 10 * torch.log10((present.square().sum(1) + LEAST) / ((sound - present).square().sum(1) + LEAST))
 
 
-def heard(sound: Tensor, reference: Tensor) -> Tensor:
+def _heard(sound: Tensor, reference: Tensor) -> Tensor:
     """(n,) decibels by which the mel bands differ, root mean square over places where one of the two is to be heard.
 
     What lies 40 dB under the loudest place of the reference is silence; a change of volume as a whole does not count.
     """
     sound, reference = exact(sound), exact(reference)
-    sound = sound / scale(sound, reference).clamp_min(QUIETEST)
+    sound = sound / _scale(sound, reference).clamp_min(QUIETEST)
     window = min(WINDOW, 1 << (sound.shape[1].bit_length() - 1))
     front = LogMel(NOMINAL, window=window, hop=max(1, window // 2), bands=min(BANDS, window // 4), mean=0.0, spread=1.0)
     ours, theirs = (front.to(x.device, x.dtype)(x).flatten(1) for x in (sound, reference))  # (n, places) in decibels
@@ -69,8 +69,8 @@ class Audible(ValidityRule):
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from waveforms (n, ..., samples) in [0, 1]."""
         sounds, theirs = (exact(x.flatten(1)) * 2 - 1 for x in (mutants, references))
-        near = ratio(sounds, theirs) >= self.ratio
+        near = _ratio(sounds, theirs) >= self.ratio
         far = ~near
         if bool(far.any()):
-            near[far] = heard(sounds[far], theirs[far]) <= self.distance
+            near[far] = _heard(sounds[far], theirs[far]) <= self.distance
         return near

@@ -27,7 +27,7 @@ QUIET = 1e-12  # power of what counts as silence
 MU = 255.0  # of the companding that telephones use
 
 
-class SoundOperator(Operator):
+class _SoundOperator(Operator):
     """Base: a subclass changes waveforms (n, samples) in -1 .. 1 by the first parameter of each, (n, 1)."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -39,14 +39,14 @@ class SoundOperator(Operator):
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor: ...
 
 
-class Gain(SoundOperator):
+class _Gain(_SoundOperator):
     """Louder or softer by decibels; what leaves full scale is clipped."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
         return waves * 10 ** (value / 20)
 
 
-def taken(waves: Tensor, places: Tensor) -> Tensor:
+def _taken(waves: Tensor, places: Tensor) -> Tensor:
     """Waves at places between samples, (n, samples) each: a cubic through the four around; silence beyond the ends."""
     first = places.floor()
     share = places - first
@@ -61,24 +61,24 @@ def taken(waves: Tensor, places: Tensor) -> Tensor:
     return b + 0.5 * share * (c - a + share * (2 * a - 5 * b + 4 * c - d + share * inner))
 
 
-class TimeShift(SoundOperator):
+class _TimeShift(_SoundOperator):
     """Earlier or later by a share of the length, rounded to samples; silence comes in."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
         steps = (value * waves.shape[1]).round()
-        return taken(waves, torch.arange(waves.shape[1], device=waves.device) - steps)
+        return _taken(waves, torch.arange(waves.shape[1], device=waves.device) - steps)
 
 
-class Speed(SoundOperator):
+class _Speed(_SoundOperator):
     """Faster (above 1) or slower about the middle, as a tape is: the pitch moves along."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
         middle = (waves.shape[1] - 1) / 2
-        return taken(waves, middle + (torch.arange(waves.shape[1], device=waves.device) - middle) * value)
+        return _taken(waves, middle + (torch.arange(waves.shape[1], device=waves.device) - middle) * value)
 
 
 @dataclass(frozen=True)
-class Background(SoundOperator):
+class _Background(_SoundOperator):
     """Noise under the sound at a signal-to-noise ratio in decibels; parameters: ratio, number of the noise.
 
     slope: how the noise falls with frequency, 0 white and 1 pink.
@@ -99,7 +99,7 @@ class Background(SoundOperator):
 
 
 @dataclass(frozen=True)
-class Band(SoundOperator):
+class _Band(_SoundOperator):
     """Lets pass what lies below (or, with `above`, above) a share of the highest frequency; 24 decibels an octave, no delay."""
 
     above: bool = False
@@ -115,7 +115,7 @@ class Band(SoundOperator):
 
 
 @dataclass(frozen=True)
-class Reverberation(SoundOperator):
+class _Reverberation(_SoundOperator):
     """A room: the sound and a decaying noise of its echoes; parameters: echoes beside the sound, number of the room.
 
     decay: the share of the clip after which echoes have fallen by 60 decibels.
@@ -136,7 +136,7 @@ class Reverberation(SoundOperator):
         return waves + wet
 
 
-class Clip(SoundOperator):
+class _Clip(_SoundOperator):
     """Cut off what is louder than a share of the loudest sample."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class Clip(SoundOperator):
         return torch.minimum(torch.maximum(waves, -most), most)
 
 
-class Companding(SoundOperator):
+class _Companding(_SoundOperator):
     """So many bits on the logarithmic scale of telephones (mu-law)."""
 
     integers = True
@@ -186,16 +186,16 @@ class AudioMutations(RuleMutations):
     def _families(self) -> Sequence[Family]:
         shares = (-0.1, -0.05, -0.02, 0.02, 0.05, 0.1)
         return (
-            Family("gain", Gain(), single((-12, -9, -6, -3, 3, 6)), (0.0,), once=True),
-            Family("time-shift", TimeShift(), single(shares), (0.0,), once=True),
-            Family("speed", Speed(), single((0.85, 0.9, 0.95, 1.05, 1.1, 1.15)), (1.0,), once=True),
-            Family("noise", Background(), single(RATIOS), (CLEAN,), seeded=True),
-            Family("pink-noise", Background(1.0), single(RATIOS), (CLEAN,), seeded=True),
-            Family("low-pass", Band(), single((0.8, 0.6, 0.45, 0.35)), (1.0,)),
-            Family("high-pass", Band(above=True), single((0.03, 0.06, 0.12)), (0.0,)),
-            Family("reverberation", Reverberation(self.decay), single((0.2, 0.4, 0.7)), (0.0,), seeded=True),
-            Family("clipping", Clip(), single((0.7, 0.5, 0.3, 0.2)), (1.0,)),
-            Family("companding", Companding(), single((8, 7, 6, 5)), (16.0,)),
+            Family("gain", _Gain(), single((-12, -9, -6, -3, 3, 6)), (0.0,), once=True),
+            Family("time-shift", _TimeShift(), single(shares), (0.0,), once=True),
+            Family("speed", _Speed(), single((0.85, 0.9, 0.95, 1.05, 1.1, 1.15)), (1.0,), once=True),
+            Family("noise", _Background(), single(RATIOS), (CLEAN,), seeded=True),
+            Family("pink-noise", _Background(1.0), single(RATIOS), (CLEAN,), seeded=True),
+            Family("low-pass", _Band(), single((0.8, 0.6, 0.45, 0.35)), (1.0,)),
+            Family("high-pass", _Band(above=True), single((0.03, 0.06, 0.12)), (0.0,)),
+            Family("reverberation", _Reverberation(self.decay), single((0.2, 0.4, 0.7)), (0.0,), seeded=True),
+            Family("clipping", _Clip(), single((0.7, 0.5, 0.3, 0.2)), (1.0,)),
+            Family("companding", _Companding(), single((8, 7, 6, 5)), (16.0,)),
         )
 
     def _working(self, x: Tensor, levels: Levels | None) -> Tensor:

@@ -74,7 +74,7 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, leve
         mine = [i for i, chain in enumerate(chains) if len(chain) > depth and chain[depth].operator != REGION]
         for i, chain in enumerate(chains):
             if len(chain) > depth and chain[depth].operator == REGION:
-                x[i] = inside(x[i], roots[i], chain[depth].parameters)
+                x[i] = _inside(x[i], roots[i], chain[depth].parameters)
         if mine:
             index = torch.tensor(mine, device=x.device)
             draws = draws_of(mutations, [chains[i][depth] for i in mine])
@@ -93,7 +93,7 @@ def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
     return Draws(mutations.names, np.array([mutations.names.index(one.operator) for one in steps], dtype=np.int8), parameters)
 
 
-def inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
+def _inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
     """x within the rectangle, the seed around it."""
     if len(region) != 4:
         raise BadInput(f"a region has 4 numbers (top, left, height, width), not {len(region)}.")

@@ -84,7 +84,7 @@ class _Signed(RangeOperator):
         return np.where(twice < 1, -1.0, 1.0) * (self.low + (self.high - self.low) * (twice % 1))
 
 
-def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
+def _about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
     # Written out: a matrix product may round otherwise in another batch, and an item replayed alone must have the same pixels.
@@ -93,7 +93,7 @@ def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None =
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
 
 
-def identity(n: int, like: Tensor) -> Tensor:
+def _identity(n: int, like: Tensor) -> Tensor:
     return torch.eye(2, dtype=like.dtype, device=like.device).repeat(n, 1, 1)
 
 
@@ -119,7 +119,7 @@ class Shift(_Signed, Affine):
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         size = parameters.new_tensor([width, height])
-        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2] * size)
+        return _about_centre(_identity(len(parameters), parameters), height, width, parameters[:, :2] * size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +134,7 @@ class Rotation(_Signed, Affine):
         angle = torch.deg2rad(parameters[:, 0])
         cosine, sine = angle.cos(), angle.sin()
         linear = torch.stack([torch.stack([cosine, sine], 1), torch.stack([-sine, cosine], 1)], 1)  # counter-clockwise as seen
-        return about_centre(linear, height, width)
+        return _about_centre(linear, height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class Scale(_Uniform, Affine):
     neutral = (1.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return about_centre(identity(len(parameters), parameters) * parameters[:, :1, None], height, width)
+        return _about_centre(_identity(len(parameters), parameters) * parameters[:, :1, None], height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +158,9 @@ class Shear(_Signed, Affine):
     neutral = (0.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = identity(len(parameters), parameters)
+        linear = _identity(len(parameters), parameters)
         linear[:, 0, 1] = torch.deg2rad(parameters[:, 0]).tan()
-        return about_centre(linear, height, width)
+        return _about_centre(linear, height, width)
 
 
 # In the fuzzers' rule lists, in pixels and factors as they are written there:
@@ -172,7 +172,7 @@ class Translation(Affine):
     integers = True
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2])
+        return _about_centre(_identity(len(parameters), parameters), height, width, parameters[:, :2])
 
 
 class ShareTranslation(Affine):
@@ -180,16 +180,16 @@ class ShareTranslation(Affine):
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         pixels = (parameters[:, :2] * parameters.new_tensor([width, height])).round()
-        return about_centre(identity(len(parameters), parameters), height, width, pixels)
+        return _about_centre(_identity(len(parameters), parameters), height, width, pixels)
 
 
 class Slant(Affine):
     """Shear along x by a factor."""
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = identity(len(parameters), parameters)
+        linear = _identity(len(parameters), parameters)
         linear[:, 0, 1] = parameters[:, 0]
-        return about_centre(linear, height, width)
+        return _about_centre(linear, height, width)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ RANGE = (0.001, 0.999)  # quantiles between which the values of the data lie
 ENOUGH = 2_000_000  # values that show the range
 
 
-def contrast_of(x: Tensor) -> float:
+def _contrast_of(x: Tensor) -> float:
     """The range of values in images (n, ...) in [0, 1], in steps of 0.05: 1 if they use all of it."""
     values = x.flatten()
     values = exact(values[:: max(1, len(values) // ENOUGH)])
@@ -70,7 +70,7 @@ class Rules95(RuleMutations):
     def fitted(self, x: Tensor) -> Rules95:
         if self.units == "pixels" or self.contrast is not None:
             return self
-        return replace(self, contrast=contrast_of(x))
+        return replace(self, contrast=_contrast_of(x))
 
     def unfitted(self) -> Rules95:
         return replace(self, contrast=None)

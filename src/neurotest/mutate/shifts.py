@@ -38,7 +38,7 @@ class _Numbered(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalNoise(_Numbered):
+class _NormalNoise(_Numbered):
     """x + normal noise; parameters: spread, number of the noise."""
 
     low: float = 0.1
@@ -49,7 +49,7 @@ class NormalNoise(_Numbered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occlusion(_Numbered):
+class _Occlusion(_Numbered):
     """A square of one grey hides a part; parameters: its side as a share of the smaller side, number of place and grey."""
 
     low: float = 0.25
@@ -74,7 +74,7 @@ def _between(place: Floats, sizes: np.ndarray, length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coarse(RangeOperator):
+class _Coarse(RangeOperator):
     """Squares of `sizes` pixels take the mean of what they cover; a rest at the right and lower border stays."""
 
     sizes: tuple[int, ...] = (2, 3, 4)
@@ -101,7 +101,7 @@ class Coarse(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gamma(RangeOperator):
+class _Gamma(RangeOperator):
     """x to the power g: half of the draws brighten (g from `bright`), half darken (g from `dark`)."""
 
     bright: tuple[float, float] = (0.2, 0.6)
@@ -121,7 +121,7 @@ class Gamma(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fog(RangeOperator):
+class _Fog(RangeOperator):
     """a x + (1 - a) light: contrast is lost towards one grey; parameters: a, light."""
 
     kept: tuple[float, float] = (0.15, 0.5)
@@ -141,7 +141,7 @@ class Fog(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Jpeg(RangeOperator):
+class _Jpeg(RangeOperator):
     """Through a JPEG file of low quality and back; parameter: the quality. Grey and RGB images."""
 
     low: int = 5
@@ -207,7 +207,7 @@ class _Range(Mutations):
 class ViewMutations(_Range):
     """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half the side), gamma (0.2 to 0.6, 2 to 5)."""
 
-    operators: ClassVar = {"coarse": Coarse, "occlusion": Occlusion, "gamma": Gamma}
+    operators: ClassVar = {"coarse": _Coarse, "occlusion": _Occlusion, "gamma": _Gamma}
 
 
 @registry.register(
@@ -218,4 +218,4 @@ class ViewMutations(_Range):
 class CorruptionMutations(_Range):
     """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
 
-    operators: ClassVar = {"noise": NormalNoise, "jpeg": Jpeg, "fog": Fog}
+    operators: ClassVar = {"noise": _NormalNoise, "jpeg": _Jpeg, "fog": _Fog}

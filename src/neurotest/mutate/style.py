@@ -48,20 +48,20 @@ class StyleImages:
     def get(self, number: int, height: int, width: int) -> Tensor:
         """(3, height, width)"""
         if self.pictures is None:
-            return generated_style(number % GENERATED, height, width)
+            return _generated_style(number % GENERATED, height, width)
         one = self.pictures[number % len(self.pictures)].unsqueeze(0)
         return torch.nn.functional.interpolate(one, (height, width), mode="bilinear", align_corners=False)[0]
 
 
-def generated_style(number: int, height: int, width: int) -> Tensor:
+def _generated_style(number: int, height: int, width: int) -> Tensor:
     """A coloured picture out of a number: a texture drawn with two colours of a palette."""
     random = rng.stream("mutate.style", number)
     colours = torch.from_numpy(random.random((2, 3, 1, 1))).float()
-    mask = texture(number, height, width)
+    mask = _texture(number, height, width)
     return colours[0] * mask + colours[1] * (1 - mask)
 
 
-def texture(number: int, height: int, width: int) -> Tensor:
+def _texture(number: int, height: int, width: int) -> Tensor:
     """(1, height, width) in [0, 1]: clouds, stripes, checks, rings or dots, by number."""
     random = rng.stream("mutate.texture", number)
     rows, columns = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")

@@ -23,7 +23,7 @@ FOOT = 0.25  # at the foot of a picture there is so much of the fog: what is the
 LIGHT = 0.75  # of the fog
 
 
-class Rain(Operator):
+class _Rain(Operator):
     """Bright streaks, all falling the same way; parameters: how much of the picture they start on, number of the rain."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ def _line(length: int, slant: float) -> Tensor:
     return square
 
 
-class DepthFog(Operator):
+class _DepthFog(Operator):
     """A veil of one light grey, thickest in the upper half, where things are far; parameter: how much of it hides them there."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -79,6 +79,6 @@ class WeatherMutations(RuleMutations):
             Family("brightness", Add(), single((-45, -30, -15, 15, 30, 45)), (0.0,)),
             Family("contrast", Contrast(), single((0.7, 0.8, 0.9, 1.1, 1.2, 1.3)), (1.0,)),
             Family("blur", Blur(), single((1, 4)), (0.0,)),
-            Family("rain", Rain(), single((0.005, 0.01, 0.02, 0.03)), (0.0,), seeded=True, exempt=True),
-            Family("fog", DepthFog(), single((0.15, 0.25, 0.35, 0.45, 0.55)), (0.0,), exempt=True),
+            Family("rain", _Rain(), single((0.005, 0.01, 0.02, 0.03)), (0.0,), seeded=True, exempt=True),
+            Family("fog", _DepthFog(), single((0.15, 0.25, 0.35, 0.45, 0.55)), (0.0,), exempt=True),
         )

@@ -42,7 +42,7 @@ def test_sections_as_bits_are_those_as_bytes(text: str, columns: int, monkeypatc
     monkeypatch.setattr(ranges, "BYTES", 0)
     monkeypatch.setattr(ranges, "COLUMNS", columns)
     as_bits = started(text)
-    assert isinstance(as_bits, ranges.PackedSectionState)
+    assert isinstance(as_bits, ranges._PackedSectionState)
     trace = subjects.trace(subjects.small(), subjects.images(60, 7), as_bits.want)
     half = subjects.cut(trace, np.arange(30))
     for state in (as_bytes, as_bits):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from neurotest.mutate.chain import Step, replay
-from neurotest.mutate.recognition import Recogniser, Recognition, moves, undone
+from neurotest.mutate.recognition import Recognition, _moves, _Recogniser, _undone
 from neurotest.mutate.rules import Rules95
 
 RULES = Rules95(units="image", contrast=1.0, bilateral=False)
@@ -61,7 +61,7 @@ def test_no_mutant_is_judged_by_a_learner_that_knows_its_seed() -> None:
 
 def test_ridge_regression_against_the_normal_equations() -> None:
     x, classes = figures(30)
-    one = Recogniser.fit(x, classes, 3, np.random.default_rng(0))
+    one = _Recogniser.fit(x, classes, 3, np.random.default_rng(0))
     from neurotest.mutate import recognition
 
     features = recognition._features(x, one.filters).double().numpy()
@@ -77,7 +77,7 @@ def test_moves_are_undone_by_hand() -> None:
     """Three pixels to the right and back: the last three columns had left the image."""
     x = torch.rand(1, 1, 20, 20, generator=torch.Generator().manual_seed(1))
     chain = (Step("translation", (0.15, 0.0)), Step("contrast", (1.0,)))
-    back = undone(replay(RULES, x, [chain], levels=None), moves(RULES, [chain], 20, 20))
+    back = _undone(replay(RULES, x, [chain], levels=None), _moves(RULES, [chain], 20, 20))
     assert torch.allclose(back[..., :17], x[..., :17], atol=1e-5)
     assert float(back[..., 17:].abs().max()) < 1e-5
 
@@ -86,7 +86,7 @@ def test_moves_are_undone_by_hand() -> None:
 @settings(max_examples=15, deadline=None)
 def test_undoing_gives_every_point_back(angle: int, scale: float) -> None:
     chain = (Step("rotation", (float(angle),)), Step("blur", (1.0,)), Step("scale", (scale,)))
-    matrix = moves(RULES, [chain, ()], 28, 28)
+    matrix = _moves(RULES, [chain, ()], 28, 28)
     assert torch.equal(matrix[1], torch.eye(3, dtype=torch.float64))
     middle = torch.tensor([13.5, 13.5, 1.0], dtype=torch.float64)
     assert torch.allclose(matrix[0] @ middle, middle)

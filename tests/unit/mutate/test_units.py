@@ -14,7 +14,7 @@ from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws
 from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.pixel import Blur, SharedBlur
-from neurotest.mutate.rules import Rules95, contrast_of
+from neurotest.mutate.rules import Rules95, _contrast_of
 from neurotest.mutate.validity import Validity
 
 IMAGE = Rules95(units="image", contrast=1.0)
@@ -88,9 +88,9 @@ def test_brightness_is_a_share_of_the_contrast() -> None:
 
 def test_contrast_is_learned_from_the_seeds() -> None:
     full = torch.linspace(0, 1, 28 * 28).reshape(1, 1, 28, 28)
-    assert contrast_of(full) == 1.0
-    assert contrast_of(0.3 + 0.1 * full) == 0.1
-    assert contrast_of(torch.zeros(1, 1, 8, 8)) == 0.05
+    assert _contrast_of(full) == 1.0
+    assert _contrast_of(0.3 + 0.1 * full) == 0.1
+    assert _contrast_of(torch.zeros(1, 1, 8, 8)) == 0.05
     free = Rules95(units="image")
     assert free.fitted(0.2 * full) == Rules95(units="image", contrast=0.2)
     assert free.fitted(0.2 * full).unfitted() == free

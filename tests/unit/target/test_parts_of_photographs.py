@@ -104,8 +104,8 @@ def test_one_seed_per_class_teaches_no_learner() -> None:
 
 def test_few_positions_of_a_photograph_are_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, seeds = target(), torch.rand(2, 3, 10, 10)
-    assert engine.positions_at_once(ours, seeds) > 1 << 60  # no photograph
+    assert engine._positions_at_once(ours, seeds) > 1 << 60  # no photograph
     monkeypatch.setattr(engine, "PHOTOGRAPH", 10)
     values = sum(math.prod(layer.shape) for layer in ours.survey().layers)
     monkeypatch.setattr(engine, "MEMORY", 8 * values * 5)
-    assert engine.positions_at_once(ours, seeds) == 5
+    assert engine._positions_at_once(ours, seeds) == 5

@@ -22,7 +22,7 @@ Constraint = Literal["light", "occlusion", "blackout", "free"]
 SIDES = {"occlusion": 10, "blackout": 6}  # of the rectangle, as published for 28 x 28 images
 
 
-def rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64], like: Tensor) -> Tensor:
+def _rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64], like: Tensor) -> Tensor:
     """A rectangle per row of uniform numbers (n, 2), all inside the image: (n, 1, h, w) of 0 and 1."""
     height, width = shape[-2:]
     tall, wide = min(side, height), min(side, width)
@@ -34,7 +34,7 @@ def rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64],
     return inside.to(like)
 
 
-def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -> Tensor:
+def _constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -> Tensor:
     """What is left of a gradient (n, *shape); `inside` is each row's rectangle.
 
     light: its mean everywhere. occlusion: itself inside the rectangle. blackout: -1 inside the rectangle where its mean there
@@ -52,7 +52,7 @@ def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -
     return -(inside * darker.to(gradient).view(-1, 1, 1, 1)).expand_as(gradient)
 
 
-def check_shape(constraint: str, shape: tuple[int, ...]) -> None:
+def _check_shape(constraint: str, shape: tuple[int, ...]) -> None:
     if constraint in SIDES and len(shape) != 3:
         raise BadInput(
             f"constraint={constraint!r} needs images (channels, height, width), not inputs of shape {shape}: use light or free."
@@ -108,7 +108,7 @@ class DeepXplore(Method):
         return f"deepxplore-{self.constraint}"
 
     def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
-        check_shape(self.constraint, shape)
+        _check_shape(self.constraint, shape)
         if sound and self.constraint == "light":
             raise BadInput(
                 "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001."
@@ -205,9 +205,9 @@ class _Batch:
         inside = None
         if self.method.constraint in SIDES:
             drawn = self.fixed if self.method.constraint == "occlusion" else self._uniforms("place", number, self.fixed.shape)
-            inside = rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
+            inside = _rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
         index = torch.from_numpy(self.active).to(self.u.device)
-        change = self.method.step * constrain(gradient, self.method.constraint, inside)
+        change = self.method.step * _constrain(gradient, self.method.constraint, inside)
         moved = self.u[index] + change
         if self.method.constraint not in SIDES:
             low, high = self.seed[index] - self.method.eps, self.seed[index] + self.method.eps

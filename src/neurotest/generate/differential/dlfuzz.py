@@ -39,7 +39,7 @@ class Selector(Protocol):
     def restore(self, arrays: Arrays) -> None: ...
 
 
-class Mixed:
+class _Mixed:
     """DLFuzz's strategies; several share the m neurons, as even as possible, the first ones getting the rest."""
 
     def __init__(self, names: tuple[str, ...], neurons: Neurons, threshold: float) -> None:
@@ -121,7 +121,7 @@ class DLFuzz(Method):
         super().__post_init__()
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
-        return Mixed(tuple(self.strategy.split("+")), ensemble.neurons[0], self.threshold)
+        return _Mixed(tuple(self.strategy.split("+")), ensemble.neurons[0], self.threshold)
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
         return _Search(self, ensemble, random, self.selector(ensemble, random))
@@ -189,7 +189,7 @@ class _Search:
             if others is None:
                 others = own
                 if forward.bins is None:
-                    others = runners_up(forward.logits.detach(), own, self.method.runners_up)
+                    others = _runners_up(forward.logits.detach(), own, self.method.runners_up)
                 uniforms = stream.random((len(rows), len(self.counts)))
                 chosen = self.selector.choose(self.counts, forward.values.scaled.cpu().numpy(), uniforms, self.m)
             else:
@@ -228,7 +228,7 @@ class _Search:
             if stable.any():
                 batch.add(rows_of(saved, stable), rows[suspects[stable]], number)
         covered = forward.values.covered(self.method.threshold)
-        gains = coverage_gains(covered, self.counts > 0)
+        gains = _coverage_gains(covered, self.counts > 0)
         self.counts += covered.sum(0)
         self.selector.learn(covered, wrong)
         base = rows_of(batch.seed, rows).flatten(1)
@@ -237,13 +237,13 @@ class _Search:
         return rows_of(here, again), rows[again]
 
 
-def runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
+def _runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
     """The k likeliest classes beside `own`: (n, k), fewer where there are no more."""
     rest = logits.scatter(1, own[:, None], -torch.inf)
     return rest.topk(min(k, logits.shape[1] - 1), dim=1).indices
 
 
-def coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
     """How much coverage each row adds to `before` (neurons,) and to the rows before it: (n, neurons) -> (n,)."""
     so_far = np.logical_or.accumulate(np.vstack([before[None], covered]), axis=0).sum(1)
     return np.asarray(np.diff(so_far) / len(before))

@@ -26,7 +26,7 @@ Covered = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class _Values:
     """Of a batch: channel means (n, neurons), part of the graph, and the same scaled to 0 .. 1 within layer and input."""
 
     means: Tensor
@@ -53,7 +53,7 @@ class Neurons:
     def __len__(self) -> int:
         return sum(self.widths)
 
-    def read(self, recorded: Mapping[str, Tensor]) -> Values:
+    def read(self, recorded: Mapping[str, Tensor]) -> _Values:
         """As DeepXplore scales: over every unit of the layer's maps, then averaged per channel."""
         means, scaled = [], []
         for layer in self.layers:
@@ -63,7 +63,7 @@ class Neurons:
             low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
             means.append(mean)
             scaled.append((mean.detach() - low) / (high - low))
-        return Values(torch.cat(means, 1), torch.cat(scaled, 1))
+        return _Values(torch.cat(means, 1), torch.cat(scaled, 1))
 
     @property
     def place(self) -> NDArray[np.float64]:
@@ -117,7 +117,7 @@ class Output:
     """Of one target's forward pass over a batch."""
 
     logits: Tensor  # (n, classes), part of the graph
-    values: Values
+    values: _Values
     bins: Bins | None = None  # where the target predicts a quantity
 
     @property

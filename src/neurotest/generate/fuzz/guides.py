@@ -114,7 +114,7 @@ class GuideBatch:
         """The batch is over."""
 
 
-class BitsBatch(GuideBatch):
+class _BitsBatch(GuideBatch):
     """The same for criteria whose state is one bit per obligation: read once per batch, updated once at its end."""
 
     def __init__(self, guide: CoverageState, trace: Trace) -> None:
@@ -146,7 +146,7 @@ class BitsBatch(GuideBatch):
             self.guide.keep(self.guide.some(self.trace, self.kept))
 
 
-class KeepAllBatch(GuideBatch):
+class _KeepAllBatch(GuideBatch):
     """The same for a guide that keeps everything."""
 
     def keep_first(self, rows: list[int]) -> int | None:
@@ -264,7 +264,7 @@ class KeepAll(GuideState):
         return None
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return KeepAllBatch(self, trace)
+        return _KeepAllBatch(self, trace)
 
 
 class CoverageState(GuideState):
@@ -286,7 +286,7 @@ class CoverageState(GuideState):
             self._leg.update(trace)
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
+        return _BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
 
     def some(self, trace: Trace, rows: list[int]) -> Trace:
         """Bit states read joined values only, and rows of those are twenty times quicker than rows of every layer's tensor."""

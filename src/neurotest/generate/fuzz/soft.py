@@ -43,7 +43,9 @@ class Path(Contributions, Guide):
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         train = context.need_train("the guide path")
-        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
+        return _SoftState(
+            self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference
+        )
 
 
 @registry.register(
@@ -72,10 +74,12 @@ class Activation(Values, Guide):
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         train = context.need_train("the guide activation")
-        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
+        return _SoftState(
+            self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference
+        )
 
 
-class SoftState(PathState):
+class _SoftState(PathState):
     """Vectors instead of paths; where the pass that tests a mutant shows them, nothing more is run."""
 
     ready: SoftPaths

@@ -17,13 +17,13 @@ BLOCK, EARLY = 64, 49  # turns whose first numbers are drawn together, and how m
 MOST_MISSES = 50  # draws in a row that give no valid mutant end a turn
 
 
-class Random(Protocol):
+class _Random(Protocol):
     """What a turn draws from: the next numbers of its stream, uniform in [0, 1)."""
 
     def random(self, size: Any = None) -> Any: ...
 
 
-class TurnStream:
+class _TurnStream:
     """One turn's numbers. Its first ones come out of a table for many turns: a generator of its own costs as much as a mutant."""
 
     def __init__(self, early: NDArray[np.float64], purpose: str, seed: int, iteration: int) -> None:
@@ -50,11 +50,11 @@ class TurnStreams:
         self.purpose, self.seed = purpose, seed
         self._block, self._table = -1, np.empty((0, EARLY))
 
-    def of(self, iteration: int) -> TurnStream:
+    def of(self, iteration: int) -> _TurnStream:
         block, row = divmod(iteration, BLOCK)
         if block != self._block:
             self._block, self._table = block, rng.stream(self.purpose, self.seed, block).random((BLOCK, EARLY))
-        return TurnStream(self._table[row], self.purpose, self.seed, iteration)
+        return _TurnStream(self._table[row], self.purpose, self.seed, iteration)
 
 
 @dataclass(eq=False)
@@ -64,7 +64,7 @@ class Turn:
     iteration: int
     entry: Entry
     energy: int
-    random: Random = field(repr=False)
+    random: _Random = field(repr=False)
     tested: int = 0  # of its energy
     ran: int = 0  # and of those, run: the others had been output before
     drawn: int = 0

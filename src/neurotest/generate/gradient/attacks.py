@@ -41,14 +41,14 @@ class Attack(Settings, ABC):
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor: ...
 
 
-def ball(seed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+def _ball(seed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """The lowest and highest values within eps of the seed and within [0, 1]."""
     return (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
 
 
-def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
+def _climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
     """Steps along the sign of the gradient, each brought back into the ball."""
-    low, high = ball(seed, eps)
+    low, high = _ball(seed, eps)
     for number in range(steps):
         grad = engine.gradient(u, y, first=number == 0)
         u = torch.minimum(torch.maximum(u + step * grad.sign(), low), high).detach()
@@ -73,7 +73,7 @@ class FGSM(_InBall):
     name: ClassVar[str] = "fgsm"
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
-        return climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
+        return _climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
 
 
 @register(
@@ -92,7 +92,7 @@ class BIM(_InBall):
     steps: int = setting(40, "10 to 1000 in papers")
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
-        return climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
+        return _climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
 
     def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
         return seed

@@ -34,10 +34,10 @@ class _Divergence(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
         (values,) = ctx.saved_tensors
         rows = values.reshape(-1, values.shape[-1])
-        return slope(rows, torch.empty_like(rows), 1.0).view(values.shape) * grads[0].unsqueeze(-1)
+        return _slope(rows, torch.empty_like(rows), 1.0).view(values.shape) * grads[0].unsqueeze(-1)
 
 
-def slope(values: Tensor, out: Tensor, scale: float, direction: str = "uniform") -> Tensor:
+def _slope(values: Tensor, out: Tensor, scale: float, direction: str = "uniform") -> Tensor:
     """The gradient of `scale` x divergence of each row (rows, n), written to `out` without any other memory of that size.
 
     1/s - (1/n) / (a + f s) - (f/n) sum 1 / (a + f s) where something is active, for activations a of sum s and the floor f. In
@@ -80,13 +80,13 @@ class _KnownGradient(torch.autograd.Function):
         return gradient.view(ctx.shape), None, None
 
 
-def divergence(values: Tensor, direction: str = "uniform") -> Tensor:
+def _divergence(values: Tensor, direction: str = "uniform") -> Tensor:
     """KL(uniform || shares of the positive parts) along the last axis, in nats: 0 when all are equally active. With
     direction="shares" KL(shares || uniform), which silent neurons cost nothing by themselves.
 
     With p = a / s + floor this is log s - mean log(a + floor s) - log n: written so, no map is divided.
 
-    >>> float(divergence(torch.tensor([1.0, 3.0])))  # log(1/2) - (log(1/4) + log(3/4)) / 2
+    >>> float(_divergence(torch.tensor([1.0, 3.0])))  # log(1/2) - (log(1/4) + log(3/4)) / 2
     0.1438410...
     """
     if direction == "shares":
@@ -133,7 +133,7 @@ class Diversity(Settings):
 
     def __call__(self, recorded: Mapping[str, Tensor]) -> Tensor:
         """Divergence of each input, (n,); where they are coupled, of the batch, ()."""
-        parts = [divergence(self.rows(self.joined(values)), self.direction) for values in recorded.values()]
+        parts = [_divergence(self.rows(self.joined(values)), self.direction) for values in recorded.values()]
         divergences = torch.stack(parts).sum(0)
         return divergences[0] if self.coupled else divergences
 
@@ -163,7 +163,7 @@ class DiversityGradient:
         """For each row of a layer 0, with the gradient of `scale` x divergence; to be added up as it is, or row by row."""
         joined = self.diversity.joined(values)
         rows = self.diversity.rows(joined.detach())
-        gradient = slope(rows, self._buffer(layer, rows), self.scale, self.diversity.direction)
+        gradient = _slope(rows, self._buffer(layer, rows), self.scale, self.diversity.direction)
         result: Tensor = _KnownGradient.apply(joined, gradient, not self.diversity.attack_first)  # type: ignore[no-untyped-call]
         return result
 

@@ -84,7 +84,7 @@ def moved(values: Tensor, before: Tensor, bins: Bins) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Output:
+class _Output:
     """Of one forward pass: logits (n, classes) and a 0 that carries the gradient of the regulariser, until the next pass."""
 
     logits: Tensor
@@ -112,11 +112,11 @@ class Engine(Passes):
     def __exit__(self, *error: Any) -> None:
         self._probe.__exit__(*error)
 
-    def forward(self, u: Tensor, y: Tensor, sign: int = 1) -> Output:
+    def forward(self, u: Tensor, y: Tensor, sign: int = 1) -> _Output:
         """Logits, and `sign` x the weighted divergence of the same pass (only its gradient)."""
         self.forwards += len(u)
         if self._regulariser is None:
-            return Output(self._probe(from_unit(u, self.target.bounds)).logits, None)
+            return _Output(self._probe(from_unit(u, self.target.bounds)).logits, None)
         diversity = self._regulariser.diversity
         # One batch is one term in the study's code, beside a mean: its share of a sum over n inputs is n times that.
         self._regulariser.scale = sign * diversity.weight * (len(u) if diversity.coupled else 1)
@@ -125,7 +125,7 @@ class Engine(Passes):
             penalty = torch.stack(list(trace[diversity.want].values()))  # (layers, n), or (layers, 1) of a batch
             if diversity.attack_first:
                 penalty = penalty * self.wrong(trace.logits, y)
-            return Output(trace.logits, penalty.sum())
+            return _Output(trace.logits, penalty.sum())
 
     def lead(self, logits: Tensor, y: Tensor) -> Tensor:
         """(n,) how far the class y leads the best other; of a quantity y, how much farther it may move."""

@@ -99,10 +99,10 @@ class _Toolbox(Attack):
         return torch.where(result.isfinite(), result, seed).clamp(0, 1)
 
     def _labels(self, y: Tensor, classes: int) -> Any:
-        return one_hot(y.cpu().numpy(), classes)
+        return _one_hot(y.cpu().numpy(), classes)
 
 
-def one_hot(numbers: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+def _one_hot(numbers: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
     rows = np.zeros((len(numbers), classes), dtype=np.float32)
     rows[np.arange(len(numbers)), numbers] = 1
     return rows
@@ -169,7 +169,7 @@ class JSMA(_Toolbox):
     def _labels(self, y: Tensor, classes: int) -> Any:
         """It takes the class to reach: any other than the own one."""
         step = np.random.randint(1, classes, size=len(y))  # inside our own randomness
-        return one_hot((y.cpu().numpy() + step) % classes, classes)
+        return _one_hot((y.cpu().numpy() + step) % classes, classes)
 
 
 @register(

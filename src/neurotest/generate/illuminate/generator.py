@@ -27,7 +27,7 @@ EVERY = 2  # steps per gradient: a backward pass costs as much as two forward pa
 
 
 @dataclass(frozen=True, eq=False)
-class RoundFaults:
+class _RoundFaults:
     """Those of one round."""
 
     rows: NDArray[np.int64]  # (m,) of the round's tasks
@@ -36,7 +36,7 @@ class RoundFaults:
     steps: NDArray[np.int64]
 
 
-class Climb:
+class _Climb:
     """One round: tasks (seed, aimed class) that share a way of change, all in one batch."""
 
     def __init__(
@@ -53,7 +53,7 @@ class Climb:
         self.active = torch.arange(len(seed), device=seed.device)
         self.faults: list[tuple[NDArray[np.int64], Tensor, NDArray[np.int64], int]] = []
 
-    def run(self, steps: int, *, first: bool) -> RoundFaults:
+    def run(self, steps: int, *, first: bool) -> _RoundFaults:
         for number in range(steps):
             if number % EVERY == 0:
                 self._new_direction(number, first=first and number == 0)
@@ -122,18 +122,18 @@ class Climb:
         reached = wrong & (classes == self.aim.cpu().numpy()[rows])
         return torch.from_numpy(~reached).to(x.device)
 
-    def _result(self) -> RoundFaults:
+    def _result(self) -> _RoundFaults:
         if not self.faults:
             none = np.empty(0, dtype=np.int64)
-            return RoundFaults(none, self.seed[:0], none, none)
+            return _RoundFaults(none, self.seed[:0], none, none)
         steps = np.concatenate([np.full(len(rows), number, dtype=np.int64) for rows, _, _, number in self.faults])
-        return RoundFaults(
+        return _RoundFaults(
             np.concatenate([rows for rows, *_ in self.faults]), torch.cat([x for _, x, _, _ in self.faults]),
             np.concatenate([classes for _, _, classes, _ in self.faults]), steps,
         )  # fmt: skip
 
 
-class Archive:
+class _Archive:
     """Cells (classes with seeds, classes, ways). Seeds of a class are tried for a cell in the order of how far the other lags."""
 
     def __init__(self, labels: Numbers, logits: NDArray[np.float64], ways: int) -> None:
@@ -205,7 +205,7 @@ class Archive:
 
 
 @dataclass(frozen=True, eq=False)
-class Faults:
+class _Faults:
     """Every fault that entered the archive, in the order they came; `elite` are those that still hold a cell."""
 
     x: NDArray[np.generic]
@@ -224,7 +224,7 @@ class Generator:
         self.engine, self.seeds, self.settings = engine, seeds, settings
         self.ways = settings.ways(tuple(seeds.x.shape[1:]))
         self.true = seeds.expected
-        self.archive = Archive(self.true, seeds.roots.logits.astype(np.float64), len(self.ways))
+        self.archive = _Archive(self.true, seeds.roots.logits.astype(np.float64), len(self.ways))
         self.rounds: list[Arrays] = []
         self.count = self.unstable = self.failed = 0
         self.exhausted = False
@@ -246,7 +246,7 @@ class Generator:
         seed = self.seeds.unit(self.seeds.x[rows], device)
         true, aimed = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (self.true[rows], aim))
         first, before = not self.rounds, self.spent
-        climb = Climb(self.engine, self.ways[way], seed, true, aimed, lambda logits, at: self.seeds.counted(logits, rows[at]))
+        climb = _Climb(self.engine, self.ways[way], seed, true, aimed, lambda logits, at: self.seeds.counted(logits, rows[at]))
         faults = climb.run(self.settings.steps, first=first)
         size = distances(faults.x, seed[torch.from_numpy(faults.rows).to(device)])[:, 1]
         better = self._better(self.true[rows[faults.rows]], faults.predicted, way, size)
@@ -296,7 +296,7 @@ class Generator:
         self.failed += int(part["failed"])
         self.rounds.append(part)
 
-    def faults(self) -> Faults:
+    def faults(self) -> _Faults:
         """All so far."""
         rounds = self.rounds
 
@@ -304,7 +304,7 @@ class Generator:
             return np.concatenate([np.empty(0, kind), *(part[name] for part in rounds)]).astype(kind)
 
         ways = np.repeat([int(part["way"]) for part in rounds], [len(part["row"]) for part in rounds]).astype(np.int64)
-        return Faults(
+        return _Faults(
             np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), joined("row"), joined("predicted"), ways,
             joined("steps"), joined("size", np.float64), self.archive.elite[self.archive.filled],
         )  # fmt: skip

@@ -70,7 +70,7 @@ NEEDED = {  # by moves that read a map
 PHOTOGRAPH, MEMORY = 1 << 13, 1 << 29  # values of an input from which memory counts, and bytes of layers that may be looked at
 
 
-def positions_at_once(target: Target, seeds: Tensor) -> int:
+def _positions_at_once(target: Target, seeds: Tensor) -> int:
     """How many positions are judged in one pass: fitness looks at their layers, and those of photographs are large."""
     shape = tuple(seeds.shape[1:])
     if math.prod(shape) <= PHOTOGRAPH:
@@ -89,7 +89,7 @@ class Swarm:
         self.measure, self.settings, self.group = measure, settings, group
         self.stop = stop or (lambda: False)
         self.seeds, self.y, self.ball = measure.problem.seeds, measure.problem.y, measure.problem.ball
-        self.batch = min(settings.batch, positions_at_once(measure.problem.target, self.seeds))
+        self.batch = min(settings.batch, _positions_at_once(measure.problem.target, self.seeds))
         n, device = len(self.seeds), self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=widest(device), device=device)

@@ -72,9 +72,9 @@ class Excitability(Settings):
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers if problem.layers is not None else self.layers
         players = Players(hidden_layers(problem.target, layers), problem.neuron)  # type: ignore[arg-type]
-        kind: Any = {"seed": ByWeights, "particle": ByParticle, "shapley": ByShapley}[self.estimate]
+        kind: Any = {"seed": _ByWeights, "particle": _ByParticle, "shapley": _ByShapley}[self.estimate]
         wants: tuple[Want, ...] = (players.want,) if self.estimate == "seed" else ()
-        measure: ByWeights | ByParticle | ByShapley = kind(problem, wants)
+        measure: _ByWeights | _ByParticle | _ByShapley = kind(problem, wants)
         measure.settings, measure.players = self, players
         measure.prepare()
         return measure
@@ -92,7 +92,7 @@ class Excitability(Settings):
         return (values > limit).to(widest(values.device)).mean(1)
 
 
-class ByWeights(Measure):
+class _ByWeights(Measure):
     """Values to first order: a neuron's weight times how much it changed since it was weighed."""
 
     settings: Excitability
@@ -165,7 +165,7 @@ class ByWeights(Measure):
         return self.settings.fold(self.players.gathered(shapley, "sum").to(widest(u.device)))
 
 
-class ByParticle(Measure):
+class _ByParticle(Measure):
     """The mask gradient of every position, minus that of its seed, which is computed once."""
 
     settings: Excitability
@@ -190,7 +190,7 @@ class ByParticle(Measure):
         return self.settings.fold((now - self.base[owner]).to(widest(u.device)))
 
 
-class ByShapley(Measure):
+class _ByShapley(Measure):
     """The Shapley values of every position against its seed (definitions 1 to 3 of the paper), over random orders of neurons."""
 
     settings: Excitability

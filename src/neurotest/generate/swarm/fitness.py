@@ -81,12 +81,12 @@ class Sensitivity(Settings):
         layers = problem.layers or self.layers
         problem.target.survey().find(layers)  # refuses a glob that matches nothing
         want = Want(layers=layers, neuron=problem.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
-        measure = SensitivityMeasure(problem, (want,))
+        measure = _SensitivityMeasure(problem, (want,))
         measure.prepare(self)
         return measure
 
 
-class SensitivityMeasure(Measure):
+class _SensitivityMeasure(Measure):
     """Changes of neurons against what they are on the seed."""
 
     settings: Sensitivity
@@ -187,10 +187,10 @@ class Margin:
     labels: ClassVar[bool] = True
 
     def begin(self, problem: Problem) -> Measure:
-        return MarginMeasure(problem)
+        return _MarginMeasure(problem)
 
 
-class MarginMeasure(Measure):
+class _MarginMeasure(Measure):
     """Needs nothing but the logits."""
 
     def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:

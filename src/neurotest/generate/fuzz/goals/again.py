@@ -23,7 +23,7 @@ class FoundAgain(Goal):
     run: str = ""
 
     def start(self, subject: GoalSubject) -> GoalState:
-        state = AgainState(self, subject)
+        state = _AgainState(self, subject)
         families = self._families()
         wanted = [
             (t, p, subject.operators.index(o)) for t, p, o in families
@@ -48,7 +48,7 @@ class FoundAgain(Goal):
         return [(int(t), int(p), str(o)) for t, p, o in rows]
 
 
-class AgainState(FamilyState):
+class _AgainState(FamilyState):
     def __init__(self, goal: Goal, subject: GoalSubject) -> None:
         super().__init__(goal, subject)
         self.wanted = np.zeros(self.size, dtype=bool)

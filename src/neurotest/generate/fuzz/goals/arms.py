@@ -12,7 +12,7 @@ from neurotest.mutate.base import WIDTH, Draws, Family, Mutations
 NEAR, LEAST = 0.15, 0.01  # of a family's range: how far one rule tells of another; and what any two rules of a family share
 
 
-def kinship(family: Family) -> NDArray[np.float64]:
+def _kinship(family: Family) -> NDArray[np.float64]:
     """(rules, rules) how much the rules of a family tell of each other: 1 of itself, less with the distance of parameters."""
     rows = np.asarray(family.rules, dtype=float)
     if family.operator.mildest_first is not None:  # numbers that name kinds are no distances
@@ -49,7 +49,7 @@ class Arms:
                 mine = np.flatnonzero(~mutations.idle[first : first + len(family.rules)])
                 rules += (first + mine).tolist()
                 kinds += [number] * len(mine)
-                kernels.append(kinship(family)[np.ix_(mine, mine)])
+                kernels.append(_kinship(family)[np.ix_(mine, mine)])
             else:
                 rules.append(-1)
                 kinds.append(number)

@@ -64,7 +64,7 @@ class Goal(ABC):
     def start(self, subject: GoalSubject) -> GoalState: ...
 
 
-class Worths:
+class _Worths:
     """What reaching each cell is worth, the last number standing for no cell. A plan lowers it as it goes; `stale` are the
     cells that have to be looked at again before the next plan."""
 
@@ -95,9 +95,9 @@ class GoalState(ABC):
         """(n, m) what a fault of these seeds (n,) is worth if its change has these sizes (n, m); None: sizes do not matter."""
         return None
 
-    def worth(self) -> Worths:
+    def worth(self) -> _Worths:
         """What reaching each cell is worth now."""
-        return Worths(np.zeros(1))
+        return _Worths(np.zeros(1))
 
     @abstractmethod
     def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
@@ -134,13 +134,13 @@ class CellGoalState(GoalState):
         self.size, self.patience = min(cells, MOST_CELLS), patience
         self.reached = np.zeros(self.size, dtype=bool)
         self.spent = np.zeros(self.size)
-        self._worths: Worths | None = None  # classes x classes x families may be millions: only what changed is computed again
+        self._worths: _Worths | None = None  # classes x classes x families may be millions: only what changed is computed again
         # Of a leg, on an island: cells and what was spent on them, and cells that were reached.
         self._leg: tuple[list[tuple[Integers, Floats]], list[Integers]] | None = None
 
-    def worth(self) -> Worths:
+    def worth(self) -> _Worths:
         if self._worths is None:
-            self._worths = Worths(np.append(np.full(self.size, self.goal.weight), 0.0))
+            self._worths = _Worths(np.append(np.full(self.size, self.goal.weight), 0.0))
             self._touch(self._touched())
         if self._worths.stale:
             cells = np.concatenate([part.ravel() for part in self._worths.stale])
@@ -210,7 +210,7 @@ class CellGoalState(GoalState):
         self._touch(np.concatenate([changes["reached"], changes["cells"]]))
 
 
-def numbered(*parts: tuple[Integers, int]) -> Integers:
+def _numbered(*parts: tuple[Integers, int]) -> Integers:
     """One number out of several, each with how many values it may have."""
     total = parts[0][0]
     for values, count in parts[1:]:
@@ -234,7 +234,7 @@ class FamilyState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         k, o = self.subject.classes, len(self.subject.operators)
-        return numbered((outcomes.true[:, None], k), (outcomes.classes, k), (outcomes.operator[:, None], o))
+        return _numbered((outcomes.true[:, None], k), (outcomes.classes, k), (outcomes.operator[:, None], o))
 
 
 @registry.register("goal", "pair", paper="", cost="8 bytes per pair of classes", main="weight")
@@ -252,7 +252,7 @@ class _PairState(CellGoalState):
         super().__init__(goal, classes**2, 1.0)
 
     def cells(self, outcomes: Outcomes) -> Integers:
-        return numbered((outcomes.true[:, None], self.classes), (outcomes.classes, self.classes))
+        return _numbered((outcomes.true[:, None], self.classes), (outcomes.classes, self.classes))
 
 
 @registry.register("goal", "seed", paper="", cost="8 bytes per seed", main="weight")
@@ -266,7 +266,7 @@ class NewSeed(Goal):
 
 class _SeedState(CellGoalState):
     def cells(self, outcomes: Outcomes) -> Integers:
-        return numbered((outcomes.root[:, None], self.size))
+        return _numbered((outcomes.root[:, None], self.size))
 
 
 @registry.register("goal", "smaller", paper="", cost="8 bytes per seed", main="weight")
@@ -348,7 +348,7 @@ class _AimState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         aimed = self.true[outcomes.true][:, None] & self.predicted[outcomes.classes] & (outcomes.classes >= 0)
-        return np.where(aimed, numbered((outcomes.root[:, None], 0), (outcomes.classes, self.classes)), -1)
+        return np.where(aimed, _numbered((outcomes.root[:, None], 0), (outcomes.classes, self.classes)), -1)
 
 
 @registry.register("goal", "neuron", paper="", cost="8 bytes per neuron, or per combination of `top` of them", main="top")
@@ -381,7 +381,7 @@ class _NeuronState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         path = np.sort(outcomes.neurons[:, : self.top], axis=1)
-        return numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
+        return _numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
 
 
 @dataclass(eq=False)

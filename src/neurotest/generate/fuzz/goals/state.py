@@ -37,7 +37,7 @@ VALUES = 1 << 22  # pixels or samples that are looked at together
 RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 
 
-class PlannedBatch(GuideBatch):
+class _PlannedBatch(GuideBatch):
     """Gains were settled when the batch was learned from: each mutant is a turn of its own."""
 
     def __init__(self, guide: GuideState, trace: Trace, gains: NDArray[np.float64]) -> None:
@@ -312,7 +312,7 @@ class GoalsState(GuideState, Planner):
         return retired
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return PlannedBatch(self, trace, self._gains)
+        return _PlannedBatch(self, trace, self._gains)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         raise BadInput("the guide goals plans its mutants: it cannot judge those of others.")
