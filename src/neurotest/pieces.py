@@ -18,7 +18,7 @@ from neurotest.executor import Serial, current
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Target, Trace, Want
 
-PER = 4  # batches of a piece
+PIECE_BATCHES = 4  # batches of a piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class _Pass(Protocol):
         """What cannot be merged: it sees all pieces in order, here."""
 
 
-def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None, per: int = PER) -> Iterator[Piece]:
+def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None, per: int = PIECE_BATCHES) -> Iterator[Piece]:
     """The source, in `order`, in pieces of so many batches."""
     if batch < 1:
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
@@ -81,7 +81,7 @@ def pass_over(
     *,
     order: NDArray[np.int64] | None = None,
     batch: int = BATCH,
-    per: int = PER,
+    per: int = PIECE_BATCHES,
     progress: Progress | None = None,
 ) -> None:
     """Let `work` see every batch of the source."""

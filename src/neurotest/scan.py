@@ -29,7 +29,7 @@ from neurotest.target.load import load
 from neurotest.target.outputs import Bins
 
 BATCH = 250  # on two cores LeNets and ResNet-20 gain nothing beyond
-INPUTS = 1 << 26  # bytes of a batch of inputs: those of photographs come in parts
+BATCH_BYTES = 1 << 26  # bytes of a batch of inputs: those of photographs come in parts
 Progress = Callable[[int, int], None]  # done, total
 
 
@@ -63,7 +63,7 @@ def batches(
     if batch < 1:
         raise BadInput(f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
-    most = max(1, INPUTS // (4 * math.prod(source.shape)))
+    most = max(1, BATCH_BYTES // (4 * math.prod(source.shape)))
     interrupts.check()
     parts = _parts(order, batch, most)
     with closing(one_ahead(source.read, parts) if source.decodes else ((index, source.read(index)) for index in parts)) as rows:
@@ -169,14 +169,14 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-ROUNDED = 64  # inputs on which lower precision is compared with the usual one
+ROUNDED_INPUTS = 64  # inputs on which lower precision is compared with the usual one
 
 
 def _rounding(target: Target, source: Source) -> list[str]:
     """What running in another precision or layout does to predictions; nothing is said of a target that runs as usual."""
     if target.precision is None or not len(source):
         return []
-    x = target.prepare(source.read(np.arange(min(ROUNDED, len(source)))))
+    x = target.prepare(source.read(np.arange(min(ROUNDED_INPUTS, len(source)))))
     with torch.inference_mode():
         changed = int((target.logits(x).argmax(1) != target.plain().logits(x).argmax(1)).sum())
     return [f"precision {target.precision} changes {changed} of {len(x)} predictions ({changed / len(x):.1%})."]
@@ -211,7 +211,7 @@ def each_batch(
                     progress(done, total)
 
 
-RECORDED, FEWEST = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
+RECORDED_BYTES, FEWEST_RECORDED = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
 
 
 def recorded_at_once(probe: Probe) -> int:
@@ -221,7 +221,7 @@ def recorded_at_once(probe: Probe) -> int:
         neuron = "unit" if want.keep == "map" else want.neuron
         for layer in probe.layers(want):
             sizes[layer.name, want.inputs] = layer.neurons(neuron, inputs=want.inputs)
-    return max(FEWEST, RECORDED // (4 * max(1, sum(sizes.values()))))
+    return max(FEWEST_RECORDED, RECORDED_BYTES // (4 * max(1, sum(sizes.values()))))
 
 
 def _check_batch(probe: Probe, batch: int) -> None:

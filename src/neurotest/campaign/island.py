@@ -22,9 +22,8 @@ from neurotest.coverage.criterion import Arrays
 from neurotest.generate.fuzz.corpus import Entry, Shard
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.loop import MOST_BARREN, Fuzzer
-from neurotest.generate.fuzz.mutants import Key, Mutant, Tally
+from neurotest.generate.fuzz.mutants import Key, Mutant, Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.oracles import Oracles
 from neurotest.target import Target
@@ -84,7 +83,7 @@ class FuzzerState:
 
     def restore(self, fuzzer: Fuzzer, seen: NDArray[np.uint64]) -> None:
         fuzzer.restore(self.plain, self.entries, ())
-        fuzzer.seen = Seen.holding(seen)
+        fuzzer.seen = Seen.of(seen)
 
     def news(self, before: FuzzerState) -> FuzzerState:
         """Without the images that are known from before; of those, what their rules made."""

@@ -22,9 +22,8 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.loop import check_valid
-from neurotest.generate.fuzz.mutants import Mutant, Tally
+from neurotest.generate.fuzz.mutants import Mutant, Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget
 from neurotest.mutate import chain as chains
 

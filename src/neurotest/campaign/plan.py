@@ -213,7 +213,7 @@ class SwarmPlan(Plan):
     preset: str = "default"
     neuron: str = "channel"
     labels_from: str = "data"
-    beside: tuple[str, ...] = tuple(controls.NAMES)
+    beside: tuple[str, ...] = tuple(controls.CONTROL_NAMES)
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
@@ -221,8 +221,8 @@ class SwarmPlan(Plan):
         if self.labels_from not in ("data", "prediction"):
             raise BadInput(f"labels_from={self.labels_from!r}: expected data or prediction.")
         for name in self.beside:
-            if name not in controls.NAMES:
-                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+            if name not in controls.CONTROL_NAMES:
+                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.CONTROL_NAMES)}")
 
     def config(self) -> dict[str, Any]:
         changes = {"fitness": stored_method(self.fitness), "train": stored_spec(self.train), "beside": list(self.beside)}

@@ -20,10 +20,10 @@ from neurotest.registry import register
 from neurotest.target import Trace, Want
 
 Bits = NDArray[np.bool_]
-FIVE = 5.0  # expected count below which the test is not trusted
-FEW = 8  # inputs
-ROWS = 1 << 15  # cells counted at once
-CELLS = 1 << 21  # handled at once: 16 MB per array
+LEAST_EXPECTED = 5.0  # expected count below which the test is not trusted
+FEW_INPUTS = 8  # inputs
+COUNTED_AT_ONCE = 1 << 15  # cells counted at once
+TESTED_AT_ONCE = 1 << 21  # handled at once: 16 MB per array
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ def _count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None
     """
     a, n, b = cells.shape
     first = np.arange(b, dtype=np.int64) * size
-    if n < FEW:
+    if n < FEW_INPUTS:
         start = (np.arange(a, dtype=np.int64) * (b * size))[:, None] + first
         for i in range(n):
             flat[(start + cells[:, i]).ravel()] += 1  # an input counts once per table, so no cell comes twice
         return
     rows = flat.reshape(a, b * size)
-    step = max(1, ROWS // (b * size))
+    step = max(1, COUNTED_AT_ONCE // (b * size))
     for begin in range(0, a, step):
         part = cells[begin : begin + step]
         offset = (np.arange(len(part), dtype=np.int64) * (b * size))[:, None, None]
@@ -69,7 +69,7 @@ def _dependent(counts: NDArray[np.int32], rule: _Rule) -> Bits:
     """Which tables (a, b, sections^2) show a dependence: (a, b)."""
     a, b, cells = counts.shape
     result = np.empty((a, b), dtype=bool)
-    step = max(1, CELLS // max(1, b * cells))
+    step = max(1, TESTED_AT_ONCE // max(1, b * cells))
     for start in range(0, a, step):
         part = counts[start : start + step].reshape(-1, b, rule.sections, rule.sections)
         result[start : start + step] = _test(part.astype(np.float64), rule)
@@ -87,12 +87,12 @@ def _test(table: NDArray[np.float64], rule: _Rule) -> Bits:
     table /= np.maximum(expected, 1e-300)
     statistic = table.sum(axis=(-1, -2))
     if rule.rule == "all":
-        enough = expected.min(axis=(-1, -2)) >= FIVE
+        enough = expected.min(axis=(-1, -2)) >= LEAST_EXPECTED
         return np.asarray(enough & (statistic >= rule.critical[-1]), dtype=bool)
     # Cochran: of the rows and columns that occur, four fifths of the cells with five or more expected and none below one.
     high, wide = np.count_nonzero(rows, axis=-1), np.count_nonzero(columns, axis=-1)
     occupied = high * wide
-    five = np.count_nonzero(expected >= FIVE, axis=(-1, -2))
+    five = np.count_nonzero(expected >= LEAST_EXPECTED, axis=(-1, -2))
     one = np.count_nonzero(expected >= 1, axis=(-1, -2))
     freedom = np.maximum(high - 1, 0) * np.maximum(wide - 1, 0)
     enough = (freedom > 0) & (five >= 0.8 * occupied) & (one == occupied)

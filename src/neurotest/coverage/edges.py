@@ -24,7 +24,7 @@ from neurotest.target.probe import Trace
 
 Bits = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-BLOCK = 1 << 20  # connections times inputs handled at once: 4 MB
+PRODUCTS_AT_ONCE = 1 << 20  # connections times inputs handled at once: 4 MB
 CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 
 
@@ -225,7 +225,7 @@ class Edges:
         k, inputs = self.sections, recorded[self.link.name]
         causes = self.cause.section(self.link.causes(recorded), self.kind, k).T.astype(np.int16)  # (taken, n)
         causes[~self.moving] = -1
-        step = max(1, BLOCK // (self.link.in_channels * len(self.link.chosen_outputs)))
+        step = max(1, PRODUCTS_AT_ONCE // (self.link.in_channels * len(self.link.chosen_outputs)))
         for start in range(0, len(inputs), step):
             with torch.inference_mode():
                 parts = self.link.contributions(inputs[start : start + step])

@@ -17,7 +17,7 @@ from neurotest.registry import register
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
-QUEUE = 64  # inputs that wait to be added together: one matrix product instead of many
+QUEUED_INPUTS = 64  # inputs that wait to be added together: one matrix product instead of many
 
 
 @register(
@@ -171,11 +171,11 @@ class _CovarianceState(State):
             self._gated(values)
             return
         self._waiting += len(values)
-        if self._waiting >= QUEUE and not self._queue:
+        if self._waiting >= QUEUED_INPUTS and not self._queue:
             self._add(values)
             return
         self._queue.append(np.array(values))  # a copy: the network may write over what the trace shows
-        if self._waiting >= QUEUE:
+        if self._waiting >= QUEUED_INPUTS:
             self._flush()
 
     def _add(self, values: Values) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.engine import NOT_FINITE, ZERO_GRADIENT
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Target
 from neurotest.target.layout import lies_channels_last
 

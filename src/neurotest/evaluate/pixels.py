@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.mutate import distances as apart
+from neurotest.mutate import unit
 
 Floats = NDArray[np.float64]
 WINDOW, SPREAD = 11, 1.5  # as in the paper on SSIM
@@ -23,7 +23,7 @@ def _pair(x: Tensor, original: Tensor) -> None:
 def distances(x: Tensor, original: Tensor) -> dict[str, Floats]:
     """Per input the share of values that differ (l0), l2 and linf, for values in [0, 1]."""
     _pair(x, original)
-    return dict(zip(apart.NAMES, apart.distances(x, original).T, strict=True))
+    return dict(zip(unit.NORMS, unit.distances(x, original).T, strict=True))
 
 
 def total_variation(x: Tensor) -> Floats:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from neurotest import rng
 from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
@@ -19,7 +22,7 @@ from neurotest.stats.evenness import evenness
 
 
 @dataclass(frozen=True, eq=False)
-class Control:
+class RandomControl:
     """The seeds with the attack's own changes shuffled over the pixels: predictions (n,), and which of them are faults."""
 
     x: NDArray[np.generic]  # (n, *shape)
@@ -28,7 +31,7 @@ class Control:
 
 
 @dataclass(frozen=True, eq=False)
-class Quantities:
+class RegressionValues:
     """Of a target that predicts a quantity: its answers to the seeds and to the outputs (n,), and how far they may be apart."""
 
     before: NDArray[np.float64]
@@ -36,7 +39,7 @@ class Quantities:
     tolerance: float
 
     @classmethod
-    def of(cls, seeds: Seeds, after: NDArray[np.float64], rows: NDArray[np.int64] | None = None) -> Quantities | None:
+    def of(cls, seeds: Seeds, after: NDArray[np.float64], rows: NDArray[np.int64] | None = None) -> RegressionValues | None:
         """rows: the seeds of the outputs, where they are not one for each."""
         if seeds.bins is None or seeds.values is None:
             return None
@@ -64,7 +67,7 @@ class AttackResult(Outcome):
     predicted: NDArray[np.int64] = field(repr=False)
     fault: NDArray[np.bool_] = field(repr=False)
     distance: NDArray[np.float64] = field(repr=False)  # (n, 3) L0, L2, Linf in [0, 1]
-    control: Control = field(repr=False)
+    control: RandomControl = field(repr=False)
     unstable: int  # failed before they were rounded to what is saved, not after
     set_aside: int
     forwards: int
@@ -75,7 +78,7 @@ class AttackResult(Outcome):
     run: Path | None = None
     notes: tuple[str, ...] = ()
     names: NDArray[np.object_] | None = field(default=None, repr=False)  # (n,) files of the seeds, where they are files
-    quantities: Quantities | None = field(default=None, repr=False)  # where the target predicts one
+    quantities: RegressionValues | None = field(default=None, repr=False)  # where the target predicts one
 
     def __len__(self) -> int:
         return len(self.x)
@@ -170,3 +173,18 @@ def _share(mask: NDArray[np.bool_]) -> float | None:
 
 def _mean(values: NDArray[np.float64]) -> float | None:
     return float(values.mean()) if len(values) else None
+
+
+def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tensor:
+    """The changes x - seed at random places with random signs, reversed where they would leave [0, 1]."""
+    size = (x - seed).flatten(1).abs()
+    out = torch.empty_like(size)
+    base = seed.flatten(1)
+    for i, position in enumerate(positions):
+        generator = rng.torch_stream("attack.control", random, position)
+        places = torch.randperm(size.shape[1], generator=generator).to(size.device)
+        sign = (torch.randint(0, 2, (size.shape[1],), generator=generator) * 2 - 1).to(size)
+        change = size[i, places] * sign
+        outside = (base[i] + change < 0) | (base[i] + change > 1)
+        out[i] = base[i] + torch.where(outside, -change, change)
+    return out.clamp(0, 1).view_as(seed)

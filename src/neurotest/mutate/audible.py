@@ -15,20 +15,20 @@ from neurotest.zoo.audio import LogMel
 
 WINDOW, BANDS = 256, 32
 HEARD = 40.0  # decibels below the loudest place that still count
-LEAST = 1e-12
+LEAST_POWER = 1e-12
 QUIETEST = 0.05  # a sound in which there is less of the reference is another one, not a softer one
 
 
 def _scale(sound: Tensor, reference: Tensor) -> Tensor:
     """(n, 1) how much of the reference is in a sound."""
-    return (sound * reference).sum(1, keepdim=True) / reference.square().sum(1, keepdim=True).clamp_min(LEAST)
+    return (sound * reference).sum(1, keepdim=True) / reference.square().sum(1, keepdim=True).clamp_min(LEAST_POWER)
 
 
 def _ratio(sound: Tensor, reference: Tensor) -> Tensor:
     """(n,) decibels of the reference over what was added to it, waveforms (n, samples); another volume adds nothing."""
     sound, reference = exact(sound), exact(reference)
     present = _scale(sound, reference) * reference
-    return 10 * torch.log10((present.square().sum(1) + LEAST) / ((sound - present).square().sum(1) + LEAST))
+    return 10 * torch.log10((present.square().sum(1) + LEAST_POWER) / ((sound - present).square().sum(1) + LEAST_POWER))
 
 
 def _heard(sound: Tensor, reference: Tensor) -> Tensor:

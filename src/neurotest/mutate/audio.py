@@ -20,7 +20,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.operators import Operator
 
 QUIET = 1e-12  # power of what counts as silence
@@ -208,10 +208,11 @@ class AudioMutations(RuleMutations):
 
 # In turn, so that the first few already are of several kinds; noises and rooms have numbers.
 MILD = (
-    Step("noise", (25.0, 1.0)), Step("time-shift", (0.02,)), Step("low-pass", (0.8,)), Step("gain", (-6.0,)),
-    Step("speed", (1.05,)), Step("reverberation", (0.2, 1.0)), Step("pink-noise", (25.0, 1.0)), Step("high-pass", (0.03,)),
-    Step("clipping", (0.7,)), Step("companding", (8.0,)), Step("time-shift", (-0.02,)), Step("speed", (0.95,)),
-    Step("noise", (20.0, 2.0)), Step("low-pass", (0.6,)), Step("gain", (3.0,)), Step("reverberation", (0.2, 2.0)),
+    Mutation("noise", (25.0, 1.0)), Mutation("time-shift", (0.02,)), Mutation("low-pass", (0.8,)), Mutation("gain", (-6.0,)),
+    Mutation("speed", (1.05,)), Mutation("reverberation", (0.2, 1.0)), Mutation("pink-noise", (25.0, 1.0)),
+    Mutation("high-pass", (0.03,)),
+    Mutation("clipping", (0.7,)), Mutation("companding", (8.0,)), Mutation("time-shift", (-0.02,)), Mutation("speed", (0.95,)),
+    Mutation("noise", (20.0, 2.0)), Mutation("low-pass", (0.6,)), Mutation("gain", (3.0,)), Mutation("reverberation", (0.2, 2.0)),
 )  # fmt: skip
 
 

@@ -16,23 +16,23 @@ from neurotest.mutate.base import WIDTH, Draws, Mutations
 REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; written by shrinking
 FREE = "swarm-"  # steps that begin so follow no rule: the stored image is their record
 CHANGED = "changed values"  # how many differ from the seed; what shrinking writes for a step without a rule
-MOST = 64  # steps a chain may have
+MOST_STEPS = 64  # steps a chain may have
 
 
-class Step(NamedTuple):
+class Mutation(NamedTuple):
     """One mutation."""
 
     operator: str
     parameters: tuple[float, ...]
 
 
-Chain = tuple[Step, ...]
+Chain = tuple[Mutation, ...]
 
 
-def step(mutations: Mutations, draws: Draws, i: int) -> Step:
+def step(mutations: Mutations, draws: Draws, i: int) -> Mutation:
     """Item i of a draw."""
     name = draws.names[draws.kind[i]]
-    return Step(name, tuple(float(v) for v in draws.parameters[i, : mutations.find(name).columns]))
+    return Mutation(name, tuple(float(v) for v in draws.parameters[i, : mutations.find(name).columns]))
 
 
 def free(operator: str) -> bool:
@@ -48,9 +48,9 @@ def plain(chain: Chain) -> list[dict[str, Any]]:
 def read(content: Any) -> Chain:
     """The inverse of `plain`, out of a run that may be anybody's."""
     try:
-        if not isinstance(content, list) or len(content) > MOST:
+        if not isinstance(content, list) or len(content) > MOST_STEPS:
             raise ValueError
-        chain = tuple(Step(str(one["operator"]), tuple(float(v) for v in one["parameters"])) for one in content)
+        chain = tuple(Mutation(str(one["operator"]), tuple(float(v) for v in one["parameters"])) for one in content)
         if not all(np.isfinite(s.parameters).all() for s in chain):
             raise ValueError
     except (KeyError, TypeError, ValueError):
@@ -82,7 +82,7 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, leve
     return x
 
 
-def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
+def draws_of(mutations: Mutations, steps: Sequence[Mutation]) -> Draws:
     """One step for each item; zeros behind a step's last parameter, as pools record them, are ignored."""
     parameters = np.zeros((len(steps), WIDTH))
     for i, one in enumerate(steps):

@@ -10,15 +10,15 @@ from torch import Tensor
 
 from neurotest import registry
 from neurotest.mutate.base import Family, RoundedMutations
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.nss import NssMutations
 
 # In turn, so that the first few already are of several kinds.
 CHANGES = (
-    Step("rotation", (10.0,)), Step("scale", (0.9,)), Step("shift", (0.05, 0.05)), Step("shear", (10.0,)),
-    Step("contrast", (0.8,)), Step("brightness", (1.1,)), Step("blur", (2.0,)), Step("rotation", (-10.0,)),
-    Step("scale", (1.1,)), Step("shift", (-0.05, -0.05)), Step("shear", (-10.0,)), Step("contrast", (1.25,)),
-    Step("brightness", (0.9,)), Step("blur", (3.0,)), Step("shift", (0.05, -0.05)), Step("shift", (-0.05, 0.05)),
+    Mutation("rotation", (10.0,)), Mutation("scale", (0.9,)), Mutation("shift", (0.05, 0.05)), Mutation("shear", (10.0,)),
+    Mutation("contrast", (0.8,)), Mutation("brightness", (1.1,)), Mutation("blur", (2.0,)), Mutation("rotation", (-10.0,)),
+    Mutation("scale", (1.1,)), Mutation("shift", (-0.05, -0.05)), Mutation("shear", (-10.0,)), Mutation("contrast", (1.25,)),
+    Mutation("brightness", (0.9,)), Mutation("blur", (3.0,)), Mutation("shift", (0.05, -0.05)), Mutation("shift", (-0.05, 0.05)),
 )  # fmt: skip
 
 

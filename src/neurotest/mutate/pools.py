@@ -14,7 +14,7 @@ from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws
 from neurotest.mutate.nss import NssMutations
 
-VALUES = 1_500_000  # mutated at a time: fewer calls than small chunks need, and still in the caches
+VALUES_AT_ONCE = 1_500_000  # mutated at a time: fewer calls than small chunks need, and still in the caches
 
 
 @registry.register("split", "nss-pool", paper="NSS, section IV.A", cost="one mutation per input")
@@ -24,7 +24,7 @@ def nss_pool(*, source: Source, seed: int) -> Source:
         raise BadInput(f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
     mutations = NssMutations(rounding="pool")
     draws = mutations.draw(rng.stream("pool.nss", seed), len(source))
-    pool = apply(mutations, source, draws, max(1, VALUES // math.prod(source.shape)))
+    pool = apply(mutations, source, draws, max(1, VALUES_AT_ONCE // math.prod(source.shape)))
     return ArraySource(pool, source.labels, classes=source.classes, spec=source.spec, originals=source, notes={"draws": draws})
 
 

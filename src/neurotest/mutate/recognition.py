@@ -26,11 +26,11 @@ from neurotest.mutate.operators import Affine, warp
 
 SIDE, PATCH, GRID = 20, 5, 4  # pixels that images are looked at, of a patch, and parts of an image in either direction
 FILTERS = 40
-LEAST = 0.5  # below which an answer is none
+LEAST_ANSWER = 0.5  # below which an answer is none
 RIDGE = 0.3  # of the mean variance of a feature
 MUTANTS, EACH = 2000, 32  # learned from, of a half and of each of few seeds, at most
-AT_ONCE, VALUES = 500, 1 << 24  # images that are handled at once, and values they may hold: of photographs fewer
-STEPS = 2  # mutations on top of each other, at most
+IMAGES_AT_ONCE, VALUES_AT_ONCE = 500, 1 << 24  # images that are handled at once, and values they may hold: of photographs fewer
+MOST_STEPS = 2  # mutations on top of each other, at most
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class _Recogniser:
     @classmethod
     def learned(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> _Recogniser:
         """From images as they are looked at."""
-        filters = _patches(looked[:AT_ONCE], random)
+        filters = _patches(looked[:IMAGES_AT_ONCE], random)
         features = _features(looked, filters)
         mean = features.mean(0)
         centred = features - mean
@@ -69,7 +69,7 @@ class _Recogniser:
 
 def at_once(x: Tensor) -> int:
     """How many images like these are handled together."""
-    return max(1, min(AT_ONCE, VALUES // max(1, x[:1].numel())))
+    return max(1, min(IMAGES_AT_ONCE, VALUES_AT_ONCE // max(1, x[:1].numel())))
 
 
 def _looked_at(x: Tensor) -> Tensor:
@@ -93,9 +93,9 @@ def _patches(x: Tensor, random: np.random.Generator) -> Tensor:
 def _features(looked: Tensor, filters: Tensor) -> Tensor:
     """(n, 2 * filters * grid * grid) how strongly each filter answers, positively and negatively, in each part."""
     rows = []
-    for part in looked.split(AT_ONCE):
+    for part in looked.split(IMAGES_AT_ONCE):
         answers = functional.conv2d(part, filters)
-        parts = [functional.adaptive_avg_pool2d((sign - LEAST).clamp_min(0), GRID) for sign in (answers, -answers)]
+        parts = [functional.adaptive_avg_pool2d((sign - LEAST_ANSWER).clamp_min(0), GRID) for sign in (answers, -answers)]
         rows.append(torch.cat(parts, dim=1).flatten(1))
     return torch.cat(rows)
 
@@ -184,8 +184,8 @@ def _mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, le
     class by less than people do.
     """
     roots = x
-    steps, used = random.integers(0, STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
-    for step in range(STEPS):
+    steps, used = random.integers(0, MOST_STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
+    for step in range(MOST_STEPS):
         draws = mutations.draw_from(random.random((len(x), UNIFORMS)), used)
         changed = mutations.apply(x, draws, root=roots, levels=levels)
         x = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, x)

@@ -19,16 +19,16 @@ from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, Sha
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
 MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
-SHARE = 1 / 30  # of the size, instead of a pixel: 5 of them are 5 pixels of 28 and of 32
-RANGE = (0.001, 0.999)  # quantiles between which the values of the data lie
-ENOUGH = 2_000_000  # values that show the range
+PIXEL_SHARE = 1 / 30  # of the size, instead of a pixel: 5 of them are 5 pixels of 28 and of 32
+RANGE_QUANTILES = (0.001, 0.999)  # quantiles between which the values of the data lie
+ENOUGH_VALUES = 2_000_000  # values that show the range
 
 
 def _contrast_of(x: Tensor) -> float:
     """The range of values in images (n, ...) in [0, 1], in steps of 0.05: 1 if they use all of it."""
     values = x.flatten()
-    values = exact(values[:: max(1, len(values) // ENOUGH)])
-    low, high = torch.quantile(values, torch.tensor(RANGE, dtype=values.dtype)).tolist()
+    values = exact(values[:: max(1, len(values) // ENOUGH_VALUES)])
+    low, high = torch.quantile(values, torch.tensor(RANGE_QUANTILES, dtype=values.dtype)).tolist()
     return max(0.05, round(20 * float(high - low)) / 20)
 
 
@@ -78,7 +78,7 @@ class Rules95(RuleMutations):
     def _families(self) -> Sequence[Family]:
         image, contrast = self.units == "image", self.contrast or 1.0
         translation: Affine = ShareTranslation() if image else Translation()
-        unit, blur = (SHARE, SharedBlur()) if image else (1.0, Blur())
+        unit, blur = (PIXEL_SHARE, SharedBlur()) if image else (1.0, Blur())
         return (
             Family("translation", translation, tuple((a * unit, b * unit) for a, b in MOVES), (0.0, 0.0), once=True),
             Family("scale", Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),

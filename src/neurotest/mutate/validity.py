@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from neurotest import checks, registry
-from neurotest.mutate.distances import SAME
+from neurotest.mutate.unit import SAME
 
 CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
 NSGEN = {**CODE, "alpha": 0.2, "beta": 0.4}

@@ -20,7 +20,7 @@ from neurotest.mutate.base import WIDTH, Draws, Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.repair.broad import BroadMutations
 from neurotest.sounds import is_sound

@@ -11,9 +11,8 @@ import torch
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.source import ArraySource
-from neurotest.generate.fuzz.goals.arms import Arms
-from neurotest.generate.fuzz.goals.expectations import Expectations
-from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
+from neurotest.generate.fuzz.goals.candidates import Arms
+from neurotest.generate.fuzz.goals.forecast import Expectations, Regressions, Temperature
 from neurotest.generate.fuzz.guides import CoverageGuide, GuideState, KeepAll
 from neurotest.generate.fuzz.tensorfuzz import TensorFuzz
 from neurotest.measure.context import Context

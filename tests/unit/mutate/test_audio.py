@@ -29,7 +29,7 @@ from neurotest.mutate.audio import (
     _TimeShift,
     mild_variants,
 )
-from neurotest.mutate.chain import Step, draws_of, replay
+from neurotest.mutate.chain import Mutation, draws_of, replay
 
 RULES = AudioMutations()
 
@@ -149,16 +149,16 @@ def test_mutants_are_on_levels_and_the_same_alone_as_in_a_batch(seed: int, axis:
 def test_every_family_changes_something_and_its_neutral_row_nothing(family) -> None:
     x = stored(2)
     numbers = (1.0,) if family.seeded else ()
-    changed = replay(RULES, x, [(Step(family.name, (*family.rules[-1], *numbers)),)] * 2, levels=SIXTEEN)
+    changed = replay(RULES, x, [(Mutation(family.name, (*family.rules[-1], *numbers)),)] * 2, levels=SIXTEEN)
     assert not torch.equal(changed, x)
-    same = replay(RULES, x, [(Step(family.name, (*family.neutral, *numbers)),)] * 2, levels=SIXTEEN)
+    same = replay(RULES, x, [(Mutation(family.name, (*family.neutral, *numbers)),)] * 2, levels=SIXTEEN)
     # sixteen bits of companding are coarser than sixteen even ones where a sound is loud
     assert float((same - x).abs().max()) <= (2e-4 if family.name == "companding" else 0)
 
 
 def test_chains_are_replayed() -> None:
     x = stored(1)
-    chain = (Step("noise", (15.0, 3.0)), Step("speed", (1.1,)), Step("gain", (-6.0,)))
+    chain = (Mutation("noise", (15.0, 3.0)), Mutation("speed", (1.1,)), Mutation("gain", (-6.0,)))
     step = x
     for one in chain:
         step = RULES.apply(step, draws_of(RULES, [one]), levels=SIXTEEN)
@@ -198,7 +198,7 @@ def test_what_is_heard_does_not_depend_on_volume() -> None:
 
 def test_validity() -> None:
     x = stored(1, 4000)
-    noisy = [replay(RULES, x, [(Step("noise", (decibels, 1.0)),)], levels=SIXTEEN) for decibels in (10.0, -10.0)]
+    noisy = [replay(RULES, x, [(Mutation("noise", (decibels, 1.0)),)], levels=SIXTEEN) for decibels in (10.0, -10.0)]
     rule = Audible()
     assert [bool(rule.check(one, x)[0]) for one in noisy] == [True, False]
     with pytest.raises(BadInput, match="distance"):

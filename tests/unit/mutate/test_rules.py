@@ -14,7 +14,7 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
-from neurotest.mutate.chain import REGION, Step
+from neurotest.mutate.chain import REGION, Mutation
 from neurotest.mutate.mild import CHANGES, MildMutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98, TensorFuzzMutations
@@ -34,7 +34,7 @@ def uniforms(n: int, seed: int = 1) -> np.ndarray:
 
 
 def one(mutations: Mutations, name: str, x: torch.Tensor, *parameters: float) -> torch.Tensor:
-    return chains.replay(mutations, x, [(Step(name, parameters),)] * len(x))
+    return chains.replay(mutations, x, [(Mutation(name, parameters),)] * len(x))
 
 
 def test_rules95_has_71_affine_and_24_pixel_rules_and_rules98_three_more() -> None:
@@ -127,7 +127,7 @@ def test_deep_chains_replay(seed: int, depth: int) -> None:
 
 def test_a_region_restores_the_seed_around_it() -> None:
     x = images(1)
-    chain = (Step("brightness", (70.0,)), Step(REGION, (2.0, 3.0, 4.0, 5.0)))
+    chain = (Mutation("brightness", (70.0,)), Mutation(REGION, (2.0, 3.0, 4.0, 5.0)))
     out = chains.replay(Rules95(), x, [chain])
     changed = (out != x)[0, 0]
     assert changed[2:6, 3:8].any()

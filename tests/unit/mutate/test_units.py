@@ -12,7 +12,7 @@ from torch import Tensor
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.pixel import Blur, SharedBlur
 from neurotest.mutate.rules import Rules95, _contrast_of
 from neurotest.mutate.validity import Validity
@@ -25,7 +25,7 @@ def images(n: int, size: int, channels: int = 1, seed: int = 0) -> Tensor:
 
 
 def every_rule(mutations: Rules95) -> Draws:
-    return draws_of(mutations, [Step(family.name, rule) for family in mutations.families for rule in family.rules])
+    return draws_of(mutations, [Mutation(family.name, rule) for family in mutations.families for rule in family.rules])
 
 
 @pytest.mark.parametrize(("size", "channels"), [(28, 1), (32, 3)])
@@ -40,7 +40,7 @@ def test_shifts_by_hand(size: int, pixels: int) -> None:
     """A sixth of the size, in whole pixels: what was at 0 stands there, and black came in."""
     x = images(1, size)
     right = IMAGE.find("translation").rules[4]  # 5 pixels to the right in the papers
-    moved = IMAGE.apply(x, draws_of(IMAGE, [Step("translation", right)]))
+    moved = IMAGE.apply(x, draws_of(IMAGE, [Mutation("translation", right)]))
     assert torch.equal(moved[..., pixels:], x[..., :-pixels])
     assert float(moved[..., :pixels].abs().max()) == 0
 
@@ -48,11 +48,11 @@ def test_shifts_by_hand(size: int, pixels: int) -> None:
 def test_no_shift_of_small_digits_leaves_a_black_picture() -> None:
     x = torch.zeros(1, 1, 8, 8)
     x[..., 1:7, 3:5] = 1.0  # a one
-    rules = [Step("translation", rule) for rule in IMAGE.find("translation").rules]
+    rules = [Mutation("translation", rule) for rule in IMAGE.find("translation").rules]
     out = IMAGE.apply(x.repeat(len(rules), 1, 1, 1), draws_of(IMAGE, rules))
     assert float(out.flatten(1).sum(1).min()) >= 10
     published = Rules95()
-    rules = [Step("translation", rule) for rule in published.find("translation").rules]
+    rules = [Mutation("translation", rule) for rule in published.find("translation").rules]
     out = published.apply(x.repeat(len(rules), 1, 1, 1), draws_of(published, rules))
     assert float(out.flatten(1).sum(1).min()) == 0
 
@@ -82,7 +82,7 @@ def test_a_blur_of_a_small_image_by_hand() -> None:
 def test_brightness_is_a_share_of_the_contrast() -> None:
     x = torch.full((1, 1, 8, 8), 0.5)
     dim = Rules95(units="image", contrast=0.2)
-    draws = draws_of(dim, [Step("brightness", (50.0,))])
+    draws = draws_of(dim, [Mutation("brightness", (50.0,))])
     assert float(dim.apply(x, draws, levels=None)[0, 0, 0, 0]) == pytest.approx(0.5 + 0.2 * 50 / 255)
 
 

@@ -88,7 +88,7 @@ def test_samples_of_exemplars_stay_within_their_bound() -> None:
 
 def test_fewer_photographs_are_handled_at_once() -> None:
     assert at_once(torch.empty(5, 1, 28, 28)) == 500
-    assert at_once(torch.empty(5, 3, 224, 224)) == recognition.VALUES // (3 * 224 * 224) == 111
+    assert at_once(torch.empty(5, 3, 224, 224)) == recognition.VALUES_AT_ONCE // (3 * 224 * 224) == 111
 
 
 def test_one_seed_per_class_teaches_no_learner() -> None:

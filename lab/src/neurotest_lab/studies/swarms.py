@@ -16,7 +16,7 @@ from neurotest.data.source import Source
 from neurotest.files import one_at_a_time
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
 from neurotest.levels import EIGHT, SIXTEEN, Levels
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.pictures import Preprocess
 from neurotest.target import Target
 from neurotest.target.gradients import gradient

@@ -16,21 +16,18 @@ from neurotest import registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, answers, apart, left, rows_of
-from neurotest.generate.differential.method import Method, Outcome, Search
+from neurotest.generate.differential.ensemble import BatchOutputs, Ensemble, Method, Search, answers, apart, left, rows_of
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.gradient.engine import ENOUGH
-from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import Control, Quantities
+from neurotest.generate.gradient.engine import FLAT_INPUTS
+from neurotest.generate.suite import RandomControl, RegressionValues, shuffle
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_targets
 from neurotest.jobs.work import carry_out, go_on
-from neurotest.mutate.distances import SAME, distances
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import SAME, distances, from_unit, to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
@@ -165,7 +162,7 @@ class _Diff(Batches[DiffResult]):
             if self.done:
                 search.restore(self.done[-1])
                 ensemble.restore(self.done[-1]["counts_of_passes"])
-            self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:ENOUGH], self.target.device))
+            self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:FLAT_INPUTS], self.target.device))
             one = functools.partial(self._one, ensemble, search)
             self.each(one, lambda last: ensemble.refuse_flat(last=last), run, progress)
             return self._result(ensemble, search)
@@ -192,13 +189,13 @@ class _Diff(Batches[DiffResult]):
         expected, tolerance = of_seeds(self.seeds)[rows], self.target.tolerance
         changed = arrays["distance"][:, 2] > SAME
         first, noisy = (deviant(said, expected, tolerance) for said in (predictions, noise))
-        quantities = Quantities.of(self.seeds, first, rows)
+        quantities = RegressionValues.of(self.seeds, first, rows)
         scanned = len(self.source) + (len(self.targets) - 1) * (len(self.seeds) + self.disagreed)
         return DiffResult(
             attack=self.method.name, diversity=None, x=arrays["x"], seeds=self.seeds.x[rows],
             positions=self.seeds.positions[rows], expected=self.seeds.roots.predicted[rows], predicted=self._classes(first, rows),
             fault=differs(predictions, expected, tolerance) & changed, distance=arrays["distance"], quantities=quantities,
-            control=Control(arrays["random"], self._classes(noisy, rows), differs(noise, expected, tolerance) & changed),
+            control=RandomControl(arrays["random"], self._classes(noisy, rows), differs(noise, expected, tolerance) & changed),
             left=left(predictions, expected[:, None], tolerance),
             unstable=sum(int(part["unstable"]) for part in self.done), forwards=ensemble.forwards + scanned,
             backwards=ensemble.backwards, notes=self._notes(ensemble), predictions=predictions, steps=arrays["steps"],
@@ -237,9 +234,9 @@ def deviant(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float 
     return np.where(gone.any(1), predictions[rows, gone.argmax(1)], expected)
 
 
-def _distinct(outcome: Outcome) -> Outcome:
+def _distinct(outcome: BatchOutputs) -> BatchOutputs:
     """Steps that end on the same saved image are one output: the first of them; in the order of the seeds."""
     keys = list(zip(outcome.rows.tolist(), content_ids(outcome.x.cpu().numpy()).tolist(), strict=True))
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     kept = np.array(sorted(first.values(), key=lambda i: (outcome.rows[i], outcome.steps[i], i)), dtype=np.int64)
-    return Outcome(rows_of(outcome.x, kept), outcome.rows[kept], outcome.steps[kept], outcome.unstable)
+    return BatchOutputs(rows_of(outcome.x, kept), outcome.rows[kept], outcome.steps[kept], outcome.unstable)

@@ -13,8 +13,7 @@ from neurotest import rng
 from neurotest.checks import eps_share, setting
 from neurotest.devices import placed
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, Output, apart, pick, rows_of
-from neurotest.generate.differential.method import Method, Outcome
+from neurotest.generate.differential.ensemble import BatchOutputs, Ensemble, Method, Output, apart, pick, rows_of
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -134,7 +133,7 @@ class _Search:
     def restore(self, arrays: Arrays) -> None:
         self.covered = [arrays[f"covered{i}"].astype(bool) for i in range(len(self.covered))]
 
-    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs:
         method, batch = self.method, _Batch(self, seed, classes, positions)
         for step in range(method.steps):
             batch.step(step)
@@ -241,7 +240,7 @@ class _Batch:
     def _save(self, rows: NDArray[np.int64], x: Tensor) -> None:
         self.saved[torch.from_numpy(rows).to(x.device)] = x
 
-    def finish(self) -> Outcome:
+    def finish(self) -> BatchOutputs:
         """Rows whose targets still agree after the last step are output as they are."""
         if len(self.active):
             here = rows_of(self.u, self.active)
@@ -250,4 +249,4 @@ class _Batch:
                     forward = self.ensemble.forward(here)
                 self._collect(here, forward)
             self._save(self.active, self.ensemble.quantise(rows_of(self.u, self.active)))
-        return Outcome(self.saved, np.arange(len(self.saved)), self.steps, len(self.unstable))
+        return BatchOutputs(self.saved, np.arange(len(self.saved)), self.steps, len(self.unstable))

@@ -14,8 +14,18 @@ from neurotest import rng
 from neurotest.checks import setting
 from neurotest.devices import placed
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, left, pick, rows_of, weighted
-from neurotest.generate.differential.method import Method, Outcome
+from neurotest.generate.differential.ensemble import (
+    BatchOutputs,
+    Covered,
+    Ensemble,
+    Method,
+    Neurons,
+    Output,
+    left,
+    pick,
+    rows_of,
+    weighted,
+)
 from neurotest.generate.gradient.engine import moved
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -162,7 +172,7 @@ class _Search:
         self.counts = arrays["counts"].astype(np.int64)
         self.selector.restore(arrays)
 
-    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs:
         batch = _Batch(seed, classes, seed.clone())
         u, rows = seed, np.arange(len(seed))
         for generation in range(self.method.generations):
@@ -174,7 +184,7 @@ class _Search:
         others = np.setdiff1d(np.arange(len(seed)), failed)
         batch.add(self.ensemble.quantise(rows_of(batch.last, others)), others, self.method.steps)
         unstable = len(batch.unstable - set(failed.tolist()))
-        return Outcome(torch.cat(batch.x), np.concatenate(batch.rows), np.array(batch.steps, dtype=np.int64), unstable)
+        return BatchOutputs(torch.cat(batch.x), np.concatenate(batch.rows), np.array(batch.steps, dtype=np.int64), unstable)
 
     def _climb(
         self, batch: _Batch, u: Tensor, rows: NDArray[np.int64], stream: np.random.Generator, *, first: bool

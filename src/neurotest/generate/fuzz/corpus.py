@@ -16,7 +16,7 @@ from neurotest.mutate.chain import Chain
 
 P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
 UNTRIED, INVALID, OUTPUT = 0, 1, 2  # what a rule makes of an entry: not tried yet, nothing valid, a mutant that was output
-LEAST, MOST = 8, 256  # mutants per turn under energy=potential
+LEAST_ENERGY, MOST_ENERGY = 8, 256  # mutants per turn under energy=potential
 
 
 @dataclass(frozen=True)
@@ -149,4 +149,4 @@ class Corpus:
         if self.settings.energy == "constant":
             return self.settings.tries
         mean = float(np.mean([e.potential for e in self.entries])) or 1.0
-        return int(np.clip(np.ceil(self.settings.tries * entry.potential / mean), LEAST, MOST))
+        return int(np.clip(np.ceil(self.settings.tries * entry.potential / mean), LEAST_ENERGY, MOST_ENERGY))

@@ -53,7 +53,7 @@ class BatchContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class MutantPlan:
     """What a guide wants run next: which mutation of which entry."""
 
     entries: list[Entry]
@@ -68,7 +68,7 @@ class Planner(ABC):
         """Called once, before anything else."""
 
     @abstractmethod
-    def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
+    def plan(self, corpus: Corpus, most: int, batch: int) -> MutantPlan:
         """At most so many mutants of entries of the corpus; `batch` numbers the batches of the campaign."""
 
     @abstractmethod

@@ -1,29 +1,111 @@
-"""The mutants of a batch: drawn, applied and checked for every turn."""
+"""Turns of seeds, several at once to share a forward pass, and the mutants of a batch: drawn, applied and checked."""
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from neurotest import rng
 from neurotest.data.source import content_ids
 from neurotest.generate.fuzz.corpus import INVALID, OUTPUT, UNTRIED, Entry
-from neurotest.generate.fuzz.mutants import Tally
+from neurotest.generate.fuzz.mutants import Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Settings
-from neurotest.generate.fuzz.turns import Turn
-from neurotest.mutate import distances
-from neurotest.mutate.base import Draws
+from neurotest.mutate.base import UNIFORMS, Draws
+from neurotest.mutate.unit import changed, distances
 
+BLOCK_TURNS = 64  # turns whose first numbers are drawn together
+EARLY_NUMBERS = 49  # of a turn: whose turn it is, and 16 draws
+MOST_MISSES = 50  # draws in a row that give no valid mutant end a turn
 PIECE = 1 << 22  # values of mutants that are made at once: some copies of them are needed meanwhile
 LOOK, LOOK_FARTHER = 2, 8  # draws per mutant that is needed; more after a miss, because few mutants of such a seed are valid
+
+
+@functools.lru_cache(maxsize=8)
+def _first_numbers(purpose: str, seed: int, block: int) -> NDArray[np.float64]:
+    return rng.stream(purpose, seed, block).random((BLOCK_TURNS, EARLY_NUMBERS))
+
+
+class TurnStream:
+    """A turn's numbers, uniform in [0, 1): a function of purpose, seed and iteration.
+
+    The first ones come out of a table for many turns: a generator of its own costs as much as a mutant.
+    """
+
+    def __init__(self, purpose: str, seed: int, iteration: int) -> None:
+        block, row = divmod(iteration, BLOCK_TURNS)
+        self._early, self._used = _first_numbers(purpose, seed, block)[row], 0
+        self._rest: np.random.Generator | None = None
+        self._key = (purpose, seed, iteration)
+
+    def random(self, size: Any = None) -> Any:
+        n = 1 if size is None else int(np.prod(size))
+        numbers = self._early[self._used : self._used + n]
+        self._used += len(numbers)
+        if len(numbers) < n:
+            if self._rest is None:
+                purpose, seed, iteration = self._key
+                self._rest = rng.stream(f"{purpose}.rest", seed, iteration)
+            numbers = np.concatenate([numbers, self._rest.random(n - len(numbers))])
+        return float(numbers[0]) if size is None else numbers.reshape(size)
+
+
+@dataclass(eq=False)
+class Turn:
+    """One iteration: the turn of one seed. Its draws come from a stream of its own, a function of seed and iteration."""
+
+    iteration: int
+    entry: Entry
+    energy: int
+    random: TurnStream | None = field(repr=False)  # None: a planned turn, which draws nothing
+    tested: int = 0  # of its energy
+    ran: int = 0  # and of those, run: the others had been output before
+    drawn: int = 0
+    misses: int = 0  # in a row
+    accepted: bool = False
+    _ahead: NDArray[np.float64] = field(init=False, repr=False)  # drawn, not yet used
+
+    def __post_init__(self) -> None:
+        self._ahead = np.empty((0, UNIFORMS))
+        if self.drawn and self.random is not None:  # resumed: go to where it was
+            self.random.random((self.drawn, UNIFORMS))
+
+    def peek(self, n: int) -> NDArray[np.float64]:
+        """The next n rows of uniform numbers; drawn in portions of any size they are the same."""
+        assert self.random is not None
+        if (missing := n - len(self._ahead)) > 0:
+            self._ahead = np.concatenate([self._ahead, self.random.random((missing, UNIFORMS))])
+        return self._ahead[:n]
+
+    @property
+    def done(self) -> bool:
+        return self.accepted or self.tested >= self.energy or self.misses >= MOST_MISSES
+
+    def take(self, valid: Sequence[bool], most: int) -> list[int]:
+        """Which of the rows are this turn's next mutants, at most so many; the rows after them are for the next call."""
+        chosen: list[int] = []
+        row, limit = 0, min(most, self.energy - self.tested)
+        for row, good in enumerate(valid, start=1):
+            if good:
+                chosen.append(row - 1)
+            self.misses = 0 if good else self.misses + 1
+            if len(chosen) >= limit or self.misses >= MOST_MISSES:
+                break
+        self.drawn += row
+        self._ahead = self._ahead[row:]
+        return chosen
+
+    def plain(self) -> dict[str, Any]:
+        names = ("iteration", "energy", "tested", "ran", "drawn", "misses")
+        return {"entry": self.entry.number, **{name: getattr(self, name) for name in names}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +122,12 @@ class Proposals:
     contents: list[str]
     keys: list[int]  # the contents as numbers
 
-    @cached_property
+    @functools.cached_property
     def distances(self) -> NDArray[np.float64]:
         """(m, 3) L0, L2 and Linf to the seed."""
         seeds = self.seeds
         parts = [
-            distances.distances(seeds.unit(self.x[part], self.device), seeds.unit(seeds.x[self.roots[part]], self.device))
+            distances(seeds.unit(self.x[part], self.device), seeds.unit(seeds.x[self.roots[part]], self.device))
             for part in _pieces(self.x)
         ]
         return np.concatenate(parts) if parts else np.zeros((0, 3))
@@ -161,7 +243,7 @@ class Proposer:
         if seeds.levels:
             valid = (stored != parents).reshape(len(parents), -1).any(1)
         else:
-            valid = distances.changed(x, before).flatten(1).any(1).cpu().numpy()
+            valid = changed(x, before).flatten(1).any(1).cpu().numpy()
         checked = np.flatnonzero(~self._unchecked[draws.kind])
         if len(checked):
             references = seeds.unit(np.stack([entries[i].reference for i in checked]), device)

@@ -14,7 +14,7 @@ from neurotest.data.source import Source
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels, levels_of
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target

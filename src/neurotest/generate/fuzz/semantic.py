@@ -24,7 +24,7 @@ from neurotest.target import Trace, Want
 
 SIMILARITY = Want(layers="(similarity of paths)")  # stands for no layer: what `prepare` adds to a trace
 NAME = "similarity"
-BLOCK = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
+BLOCK_SEEDS = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
 MOST_PATHS = 20_000  # paths of parents
 DEEPEST = 10_000  # mutations on top of each other where the paper sets no limit: as many as a campaign has turns
 
@@ -132,8 +132,10 @@ class PathState(GuideState):
     def _read_roots(self, seeds: Seeds, roots: set[int]) -> None:
         """An island reads seeds of its own shard together: each `islands`-th."""
         every = self.islands
-        for block, first in sorted({(root // every // BLOCK, root % every) for root in roots if root not in self._paths_of}):
-            rows = np.arange(first, len(seeds), every)[block * BLOCK : (block + 1) * BLOCK]
+        for block, first in sorted(
+            {(root // every // BLOCK_SEEDS, root % every) for root in roots if root not in self._paths_of}
+        ):
+            rows = np.arange(first, len(seeds), every)[block * BLOCK_SEEDS : (block + 1) * BLOCK_SEEDS]
             self._read(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
 
     def _read_parents(self, batch: BatchContext, keys: list[int]) -> None:

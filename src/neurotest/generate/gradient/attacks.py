@@ -13,7 +13,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.checks import Settings, eps_share, setting
 from neurotest.generate.gradient.engine import Engine
-from neurotest.mutate.distances import SAME
+from neurotest.mutate.unit import SAME
 from neurotest.registry import register
 
 STUDY = "Harel-Canada et al., Is Neuron Coverage a Meaningful Measure for Testing Deep Neural Networks?, FSE 2020 (regulariser)"
@@ -122,7 +122,7 @@ class PGD(BIM):
 
 
 EDGE = 0.99  # tanh is flat at its ends, where black and white lie: the box is the middle of its range
-MOST = 1e10
+MOST_WEIGHT = 1e10
 
 
 @register(
@@ -152,13 +152,13 @@ class CW(Attack):
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         best = _Best(seed)
-        low, high = torch.zeros(len(seed)).to(seed), torch.full((len(seed),), MOST).to(seed)
+        low, high = torch.zeros(len(seed)).to(seed), torch.full((len(seed),), MOST_WEIGHT).to(seed)
         weight = torch.full_like(low, self.weight)
         for search in range(self.searches):
             success = self._search(engine, seed, y, weight, best, first=search == 0)
             high = torch.where(success, torch.minimum(high, weight), high)
             low = torch.where(success, low, torch.maximum(low, weight))
-            weight = torch.where(high < MOST, (low + high) / 2, weight * 10)
+            weight = torch.where(high < MOST_WEIGHT, (low + high) / 2, weight * 10)
         return best.x if self.on_failure == "clean" else torch.where(_wide(best.norm.isfinite(), seed), best.x, best.last)
 
     def _search(self, engine: Engine, seed: Tensor, y: Tensor, weight: Tensor, best: _Best, *, first: bool) -> Tensor:

@@ -15,7 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.target import Want
 
 FLOOR = 1e-20  # added to every share, as published: a silent neuron costs 46 nats and not infinity
-LEAST = 1e-12  # the smallest sum, for layers in which nothing is active
+LEAST_SUM = 1e-12  # the smallest sum, for layers in which nothing is active
 
 
 class _Divergence(torch.autograd.Function):
@@ -25,7 +25,7 @@ class _Divergence(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor) -> Tensor:
         ctx.save_for_backward(values)
         active = values.relu()
-        total = active.sum(-1, keepdim=True).clamp_min(LEAST)
+        total = active.sum(-1, keepdim=True).clamp_min(LEAST_SUM)
         logs = active.add_(FLOOR * total).log_()
         value: Tensor = total.squeeze(-1).log() - logs.mean(-1) - math.log(values.shape[-1])
         return value
@@ -47,7 +47,7 @@ def _slope(values: Tensor, out: Tensor, scale: float, direction: str = "uniform"
     if direction == "shares":
         return _slope_of_shares(values, out, scale)
     n = values.shape[1]
-    total = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST)
+    total = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST_SUM)
     common = torch.addcdiv(out.new_zeros(()), out.sign_().sum(1, keepdim=True), total, value=scale / n)
     # Where nothing is active this gives anything, infinity included; the last line takes 0 there.
     torch.add(total.mul_(-FLOOR * n / scale), values, alpha=-n / scale, out=out).reciprocal_().add_(common)
@@ -57,7 +57,7 @@ def _slope(values: Tensor, out: Tensor, scale: float, direction: str = "uniform"
 
 def _slope_of_shares(values: Tensor, out: Tensor, scale: float) -> Tensor:
     """Of KL(p || uniform): (log p - sum p log p) / s where something is active, for shares p of the sum s."""
-    total = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST)
+    total = torch.clamp_min(values, 0, out=out).sum(1, keepdim=True).clamp_min_(LEAST_SUM)
     shares = out / total
     logs = out.div_(total).add_(FLOOR).log_()
     negative_entropy = torch.einsum("ij,ij->i", shares, logs).unsqueeze(1)
@@ -91,7 +91,7 @@ def _divergence(values: Tensor, direction: str = "uniform") -> Tensor:
     """
     if direction == "shares":
         active = values.relu()
-        shares = active / active.sum(-1, keepdim=True).clamp_min(LEAST)
+        shares = active / active.sum(-1, keepdim=True).clamp_min(LEAST_SUM)
         return (shares * (shares + FLOOR).log()).sum(-1) + math.log(values.shape[-1]) * (shares.sum(-1) > 0)
     result: Tensor = _Divergence.apply(values)  # type: ignore[no-untyped-call]
     return result

@@ -14,7 +14,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.diversity import Diversity, DiversityGradient
 from neurotest.levels import EIGHT, Levels
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Probe, Target
 from neurotest.target.outputs import Bins
 
@@ -23,7 +23,7 @@ ZERO_GRADIENT = (
     "so gradient attacks are blind here; use `neurotest fuzz`, or attack the network without that step."
 )
 NOT_FINITE = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
-ENOUGH = 20  # inputs after which a network whose gradient is zero at all of them is refused
+FLAT_INPUTS = 20  # inputs after which a network whose gradient is zero at all of them is refused
 
 
 class Passes:
@@ -52,7 +52,7 @@ class Passes:
 
     def refuse_flat(self, *, last: bool = True) -> None:
         """Refuse targets whose gradient was zero at every input so far; before the last batch a few are not enough."""
-        if self.flat == self.starts and self.starts >= (1 if last else ENOUGH):
+        if self.flat == self.starts and self.starts >= (1 if last else FLAT_INPUTS):
             raise BadInput(ZERO_GRADIENT)
 
     def counts(self) -> NDArray[np.int64]:

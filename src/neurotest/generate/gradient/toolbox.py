@@ -19,7 +19,7 @@ from neurotest.checks import eps_share, fraction, setting
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, Engine
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.registry import register
 
 MISSING = (

@@ -16,14 +16,14 @@ from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.gradient.engine import Engine, lead_of
 from neurotest.generate.illuminate.settings import BACKWARD, Change, Illuminate
 from neurotest.jobs.parts import Arrays
-from neurotest.mutate.distances import distances
+from neurotest.mutate.unit import distances
 from neurotest.oracles import predicted
 
 LEAD = 0.2  # of the aimed class over the next, in logits, that a step tries to reach
 BEYOND = 1.5  # times that far, because rounding takes some of it back
 Numbers = NDArray[np.int64]
 Counted = Callable[[Tensor, Numbers], Numbers]
-EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
+GRADIENT_EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class _Climb:
 
     def run(self, steps: int, *, first: bool) -> _RoundFaults:
         for number in range(steps):
-            if number % EVERY == 0:
+            if number % GRADIENT_EVERY == 0:
                 self._new_direction(number, first=first and number == 0)
             else:
                 self._same_direction(number)
@@ -237,7 +237,7 @@ class Generator:
     def step(self, left: float = np.inf) -> Arrays | None:
         """One round with at most `left` passes; None when every seed was tried for every cell, or nothing more is affordable."""
         # Of a task that takes all steps, and of running its result again as it is saved.
-        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // EVERY)
+        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // GRADIENT_EVERY)
         way, rows, aim = self.archive.next(int(min(self.settings.batch, left // cost)))
         if not len(rows):
             self.exhausted = left >= cost

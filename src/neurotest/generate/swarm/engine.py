@@ -14,12 +14,11 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.devices import widest
 from neurotest.errors import BadInput
-from neurotest.generate.swarm.chords import Chords, Reach
 from neurotest.generate.swarm.lattice import Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
-from neurotest.generate.swarm.tones import Tones
+from neurotest.generate.swarm.tones import Chords, Reach, Tones
 from neurotest.levels import SIXTEEN
 from neurotest.sounds import NOMINAL, is_sound
 from neurotest.target import Target

@@ -14,7 +14,7 @@ from neurotest.checks import Settings, number, setting
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
 from neurotest.target.gradients import gradients

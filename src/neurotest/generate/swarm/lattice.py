@@ -15,7 +15,7 @@ from neurotest.devices import widest
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import PerSeed
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 
 # Of the flips that help, best first, so many are tried together. Chosen on test images with even numbers.
 SHARES = (1.0, 0.5, 0.25, 0.12)

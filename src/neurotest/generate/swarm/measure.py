@@ -13,7 +13,7 @@ from neurotest import rng
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Probe, Profile, Target, Want
 
 CONSTANT = (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.generate.subjects import Net, seeds
 
-from neurotest.generate.fuzz.goals.arms import Arms, _kinship
+from neurotest.generate.fuzz.goals.candidates import Arms, _kinship
 from neurotest.generate.fuzz.goals.features import KINDS, Features, _Components
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.mutate.base import Family, single

@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.goals import Goals
-from neurotest.generate.fuzz.goals.state import TOP, GoalsState
+from neurotest.generate.fuzz.goals.state import TOP_CLASSES, GoalsState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import DeepHunterMutations, Rules98, TensorFuzzMutations
 from neurotest.oracles import build_oracles
@@ -148,7 +148,7 @@ def test_many_classes_and_no_hidden_layer() -> None:
     outputs(loop)
     guide = guide_of(loop)
     rows = guide.parents[guide.parents.rows]
-    assert rows.classes.shape[1] == TOP
+    assert rows.classes.shape[1] == TOP_CLASSES
     assert (rows.classes == chosen.expected[rows.root][:, None]).sum(1).tolist() == [1] * len(rows)
     assert guide.features.outputs == 32
     assert guide.details()["features"] == "logits"

@@ -16,7 +16,7 @@ import neurotest
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
-from neurotest.generate.swarm.tones import LOUD, TURN, Plane, Tones
+from neurotest.generate.swarm.tones import TONE_LOUDNESS, TURN_TONES, Plane, Tones
 from neurotest.levels import SIXTEEN
 
 
@@ -71,8 +71,8 @@ def moves(n: int = 3, samples: int = 640) -> Tones:
 def test_positions_lie_in_the_ball_and_on_levels() -> None:
     tones = moves()
     tones.begin(rng.torch_stream("test", 0))
-    assert tones.order.shape == (3, TURN)
-    assert all(len(set(row.tolist())) == TURN for row in tones.order)
+    assert tones.order.shape == (3, TURN_TONES)
+    assert all(len(set(row.tolist())) == TURN_TONES for row in tones.order)
     for round_ in range(12):
         x = tones.propose(lambda number=round_: rng.torch_stream("test", 1, number))
         change = (x - tones.seeds[:, None]).flatten(2).norm(dim=2)
@@ -82,7 +82,7 @@ def test_positions_lie_in_the_ball_and_on_levels() -> None:
         together = tones.join(rows, torch.ones(3, x.shape[1], dtype=torch.bool))
         assert (together.norm(dim=1) <= tones.radius[:, 0] * (1 + 1e-4)).all()
         tones.set_best(rows, together, tones.positions(together, tones.seeds))
-    assert tones.over == (TURN <= 12 * 4)
+    assert tones.over == (TURN_TONES <= 12 * 4)
 
 
 def test_joined_tones_against_a_plain_loop() -> None:
@@ -96,7 +96,7 @@ def test_joined_tones_against_a_plain_loop() -> None:
         for particle in range(4):
             if better[row, particle]:
                 amounts[int(tones.tried[row, particle])] += float(tones.added[row, particle])
-        assert abs(float(tones.added[row, 0])) == pytest.approx(LOUD * float(tones.radius[row, 0]))
+        assert abs(float(tones.added[row, 0])) == pytest.approx(TONE_LOUDNESS * float(tones.radius[row, 0]))
         assert_allclose(ours[row].numpy(), amounts, atol=1e-7)  # three tones are shorter than the radius
     assert torch.equal(tones.flip(torch.tensor([1]), torch.tensor([3]))[0], ours[1])
 

@@ -23,7 +23,7 @@ from neurotest.evaluate.frechet import fid, inception_score, kid
 from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.measure.context import Context
-from neurotest.mutate.space import to_unit
+from neurotest.mutate.unit import to_unit
 from neurotest.scan import batches, predictions, scan
 from neurotest.stats.evenness import evenness
 from neurotest.target import Target

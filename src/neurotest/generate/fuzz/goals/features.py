@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from neurotest.generate.fuzz.seeds import Seeds
 
 COMPONENTS = 32  # principal components of hidden neurons or pixels, and of logits where there are many classes
-MANY = 32  # classes beyond which logits are forecast by their principal components
+MANY_CLASSES = 32  # classes beyond which logits are forecast by their principal components
 FITTED = 1000  # seeds that components are fitted on, at most
-AT_ONCE = 250
+SEEDS_AT_ONCE = 250
 HIDDEN = Want(layers="last_hidden", neuron="unit", inputs=True)
 Floats = NDArray[np.float64]
 
@@ -98,9 +98,9 @@ def _of_seeds(target: Target, seeds: Seeds, beside: Beside) -> NDArray[Any] | No
         return None
     parts = []
     with Probe(target, *beside.wants) as probe:
-        for start in range(0, len(seeds), AT_ONCE):
-            x = target.prepare(np.ascontiguousarray(seeds.x[start : start + AT_ONCE]))
-            parts.append(beside.values(x, probe(x), seeds.expected[start : start + AT_ONCE]))
+        for start in range(0, len(seeds), SEEDS_AT_ONCE):
+            x = target.prepare(np.ascontiguousarray(seeds.x[start : start + SEEDS_AT_ONCE]))
+            parts.append(beside.values(x, probe(x), seeds.expected[start : start + SEEDS_AT_ONCE]))
     return np.concatenate([part for part in parts if part is not None])
 
 
@@ -112,7 +112,7 @@ class Features:
         self.classes = seeds.classes
         centred = logits - logits.mean(axis=1, keepdims=True)
         self.sigma = float(centred.std()) or 1.0
-        self.basis = _Components.fit(centred / self.sigma) if self.classes > MANY else None
+        self.basis = _Components.fit(centred / self.sigma) if self.classes > MANY_CLASSES else None
         values = _of_seeds(target, seeds, beside)
         self.beside = None if values is None else _Components.fit(values)
         self.seeds = self(logits, seeds.expected, values)  # (seeds, width)
@@ -131,7 +131,7 @@ class Features:
     def __call__(self, logits: NDArray[Any], labels: NDArray[np.int64], values: NDArray[Any] | None) -> Floats:
         """(n, width)"""
         parts = [np.ones((len(logits), 1)), self.coordinates(logits)]
-        if self.classes <= MANY:
+        if self.classes <= MANY_CLASSES:
             parts.append(np.eye(self.classes)[labels])
         if self.beside is not None and values is not None:
             parts.append(self.beside(values))

@@ -13,14 +13,12 @@ from neurotest import rng
 from neurotest.coverage.criterion import Arrays
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Corpus, Entry
-from neurotest.generate.fuzz.goals.arms import Arms
-from neurotest.generate.fuzz.goals.expectations import Expectations
+from neurotest.generate.fuzz.goals.candidates import Arms, Cell, ParentRows, Parents
 from neurotest.generate.fuzz.goals.features import HIDDEN, Beside, Features, Standing
-from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
+from neurotest.generate.fuzz.goals.forecast import Expectations, Regressions, Temperature
 from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalStates, GoalSubject, Outcomes, below
-from neurotest.generate.fuzz.goals.parents import Cell, ParentRows, Parents
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, Planned, chances
-from neurotest.generate.fuzz.guides import BatchContext, GuideBatch, GuideState, Plan, Planner
+from neurotest.generate.fuzz.guides import BatchContext, GuideBatch, GuideState, MutantPlan, Planner
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.settings import Settings
 from neurotest.measure.traces import array
@@ -29,11 +27,11 @@ from neurotest.target import Target, Trace, Want
 if TYPE_CHECKING:
     from neurotest.generate.fuzz.goals.guide import Goals
 
-MANY, TOP = 32, 16  # beyond so many classes only so many of each parent count
+MANY_CLASSES, TOP_CLASSES = 32, 16  # beyond so many classes only so many of each parent count
 DEPTHS = 8  # of mutants, for which the shares of valid ones are counted
 FEW_VALID, CHECKED = 0.25, 8  # a rule of which fewer are valid, after so many checks, is not planned at that depth
 RAMP = 16  # the planning batch is this part of the forward passes so far
-VALUES = 1 << 22  # pixels or samples that are looked at together
+VALUES_AT_ONCE = 1 << 22  # pixels or samples that are looked at together
 RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 
 
@@ -98,7 +96,7 @@ class GoalsState(GuideState, Planner):
     @staticmethod
     def _energy(seeds: Seeds) -> NDArray[np.float64]:
         """(seeds,) the sum of squares of each, in [0, 1]."""
-        step = max(1, min(256, VALUES // int(np.prod(seeds.x.shape[1:]))))
+        step = max(1, min(256, VALUES_AT_ONCE // int(np.prod(seeds.x.shape[1:]))))
         parts = [seeds.unit(np.ascontiguousarray(seeds.x[i : i + step])).flatten(1).double().square().sum(1).numpy()
                  for i in range(0, len(seeds), step)]  # fmt: skip
         return np.concatenate(parts)
@@ -116,9 +114,9 @@ class GoalsState(GuideState, Planner):
         """(n, k) the classes that count, and their logits, centred and scaled; the expected one is always among them."""
         z = np.nan_to_num(np.asarray(logits, dtype=np.float64))
         z = ((z - z.mean(axis=1, keepdims=True)) / self.features.sigma).astype(np.float32)
-        if z.shape[1] <= MANY:
+        if z.shape[1] <= MANY_CLASSES:
             return np.broadcast_to(np.arange(z.shape[1]), z.shape).copy(), z
-        classes = np.argpartition(-z, TOP, axis=1)[:, :TOP]
+        classes = np.argpartition(-z, TOP_CLASSES, axis=1)[:, :TOP_CLASSES]
         classes = np.take_along_axis(classes, np.argsort(-np.take_along_axis(z, classes, 1), axis=1, kind="stable"), 1)
         missing = ~(classes == true[:, None]).any(axis=1)
         classes[missing, -1] = true[missing]
@@ -126,7 +124,7 @@ class GoalsState(GuideState, Planner):
 
     # -- planning
 
-    def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
+    def plan(self, corpus: Corpus, most: int, batch: int) -> MutantPlan:
         if len(corpus) != np.count_nonzero(self.parents.alive):  # it was full, and some had to go
             self.parents.keep_only({entry.number for entry in corpus.entries})
         random = rng.stream("fuzz.goals", self.campaign.seed, batch)
@@ -147,7 +145,7 @@ class GoalsState(GuideState, Planner):
         self._plan = Planned(sample[rows], arms, forecasts.parents[rows], forecasts.logits[rows, arms],
                               forecasts.chance[rows, arms], sum(chooser.expected), learning)  # fmt: skip
         draws = self.arms.draws(arms, random.random((len(arms), 2)))
-        return Plan(corpus.find(self._plan.parents.number.tolist()), draws)
+        return MutantPlan(corpus.find(self._plan.parents.number.tolist()), draws)
 
     def _places(self, most: int) -> int:
         ramp = int(np.clip(self.passes // RAMP, self.settings.first_batch, max(self.settings.batch, self.settings.first_batch)))
