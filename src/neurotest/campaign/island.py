@@ -115,7 +115,7 @@ class IslandState:
     @classmethod
     def of(cls, fuzzer: Fuzzer) -> IslandState:
         control = None if fuzzer.control is None else FuzzerState.of(fuzzer.control.fuzzer)
-        return cls(FuzzerState.of(fuzzer), control, fuzzer.guide.own())
+        return cls(FuzzerState.of(fuzzer), control, fuzzer.guide.island_arrays())
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,19 +15,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest import checks, registry, rng
+from neurotest import checks, registry
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.chain import Mutation, draws_of
+from neurotest.mutate.chain import Mutation, apply_to_all
 from neurotest.mutate.operators import Operator
+from neurotest.mutate.pixel import normal_noise
 
 QUIET = 1e-12  # power of what counts as silence
 MU = 255.0  # of the companding that telephones use
 
 
-class _SoundOperator(Operator):
+class _AudioOperator(Operator):
     """Base: a subclass changes waveforms (n, samples) in -1 .. 1 by the first parameter of each, (n, 1)."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -39,7 +40,7 @@ class _SoundOperator(Operator):
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor: ...
 
 
-class _Gain(_SoundOperator):
+class _Gain(_AudioOperator):
     """Louder or softer by decibels; what leaves full scale is clipped."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
@@ -61,7 +62,7 @@ def _taken(waves: Tensor, places: Tensor) -> Tensor:
     return b + 0.5 * share * (c - a + share * (2 * a - 5 * b + 4 * c - d + share * inner))
 
 
-class _TimeShift(_SoundOperator):
+class _TimeShift(_AudioOperator):
     """Earlier or later by a share of the length, rounded to samples; silence comes in."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
@@ -69,7 +70,7 @@ class _TimeShift(_SoundOperator):
         return _taken(waves, torch.arange(waves.shape[1], device=waves.device) - steps)
 
 
-class _Speed(_SoundOperator):
+class _Speed(_AudioOperator):
     """Faster (above 1) or slower about the middle, as a tape is: the pitch moves along."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
@@ -78,7 +79,7 @@ class _Speed(_SoundOperator):
 
 
 @dataclass(frozen=True)
-class _Background(_SoundOperator):
+class _Background(_AudioOperator):
     """Noise under the sound at a signal-to-noise ratio in decibels; parameters: ratio, number of the noise.
 
     slope: how the noise falls with frequency, 0 white and 1 pink.
@@ -87,19 +88,16 @@ class _Background(_SoundOperator):
     slope: float = 0.0
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
-        noise = np.empty(tuple(waves.shape))
-        for random, one in zip(rng.streams("mutate.sound", map(int, parameters[:, 1].tolist())), noise, strict=True):
-            random.standard_normal(out=one)
-        made = torch.from_numpy(noise).to(waves)
+        noise = normal_noise("mutate.sound", parameters, waves, np.float64)
         if self.slope:
             bins = torch.arange(waves.shape[1] // 2 + 1, dtype=waves.dtype, device=waves.device).clamp_min(1)
-            made = torch.fft.irfft(torch.fft.rfft(made) * bins ** (-self.slope / 2), waves.shape[1])
-        power = made.square().mean(1, keepdim=True).clamp_min(QUIET)
-        return waves + made * (waves.square().mean(1, keepdim=True) / power).sqrt() * 10 ** (-value / 20)
+            noise = torch.fft.irfft(torch.fft.rfft(noise) * bins ** (-self.slope / 2), waves.shape[1])
+        power = noise.square().mean(1, keepdim=True).clamp_min(QUIET)
+        return waves + noise * (waves.square().mean(1, keepdim=True) / power).sqrt() * 10 ** (-value / 20)
 
 
 @dataclass(frozen=True)
-class _Band(_SoundOperator):
+class _Band(_AudioOperator):
     """Lets pass what lies below (or, with `above`, above) a share of the highest frequency; 24 decibels an octave, no delay."""
 
     above: bool = False
@@ -115,7 +113,7 @@ class _Band(_SoundOperator):
 
 
 @dataclass(frozen=True)
-class _Reverberation(_SoundOperator):
+class _Reverberation(_AudioOperator):
     """A room: the sound and a decaying noise of its echoes; parameters: echoes beside the sound, number of the room.
 
     decay: the share of the clip after which echoes have fallen by 60 decibels.
@@ -125,18 +123,15 @@ class _Reverberation(_SoundOperator):
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
         count = waves.shape[1]
-        echoes = np.empty(tuple(waves.shape))
-        for random, one in zip(rng.streams("mutate.room", map(int, parameters[:, 1].tolist())), echoes, strict=True):
-            random.standard_normal(out=one)
         fall = 10 ** (-3 * torch.arange(count, dtype=waves.dtype, device=waves.device) / max(1.0, self.decay * count))
-        room = torch.from_numpy(echoes).to(waves) * fall
+        room = normal_noise("mutate.room", parameters, waves, np.float64) * fall
         room[:, 0] = 0
         room = room * value / room.square().sum(1, keepdim=True).sqrt().clamp_min(QUIET)
         wet: Tensor = torch.fft.irfft(torch.fft.rfft(waves, 2 * count) * torch.fft.rfft(room, 2 * count), 2 * count)[:, :count]
         return waves + wet
 
 
-class _Clip(_SoundOperator):
+class _Clip(_AudioOperator):
     """Cut off what is louder than a share of the loudest sample."""
 
     def changed(self, waves: Tensor, value: Tensor, parameters: Tensor) -> Tensor:
@@ -144,7 +139,7 @@ class _Clip(_SoundOperator):
         return torch.minimum(torch.maximum(waves, -most), most)
 
 
-class _Companding(_SoundOperator):
+class _Companding(_AudioOperator):
     """So many bits on the logarithmic scale of telephones (mu-law)."""
 
     integers = True
@@ -220,4 +215,4 @@ def mild_variants(x: Tensor, levels: Levels | None) -> Iterator[Tensor]:
     """Sixteen mild changes of a batch in [0, 1], the same for every sound, each of the batch's shape."""
     mutations = AudioMutations()
     for change in MILD:
-        yield mutations.apply(x, draws_of(mutations, [change])[np.zeros(len(x), dtype=int)], levels=levels)
+        yield apply_to_all(mutations, x, change, levels=levels)

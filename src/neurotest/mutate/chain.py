@@ -93,6 +93,11 @@ def draws_of(mutations: Mutations, steps: Sequence[Mutation]) -> Draws:
     return Draws(mutations.names, np.array([mutations.names.index(one.operator) for one in steps], dtype=np.int8), parameters)
 
 
+def apply_to_all(mutations: Mutations, x: Tensor, mutation: Mutation, *, levels: Levels | None = EIGHT) -> Tensor:
+    """One mutation of every input of a batch in [0, 1]."""
+    return mutations.apply(x, draws_of(mutations, [mutation])[np.zeros(len(x), dtype=int)], levels=levels)
+
+
 def _inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
     """x within the rectangle, the seed around it."""
     if len(region) != 4:

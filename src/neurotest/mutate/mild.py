@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 from torch import Tensor
 
 from neurotest import registry
 from neurotest.mutate.base import Family, RoundedMutations
-from neurotest.mutate.chain import Mutation, draws_of
+from neurotest.mutate.chain import Mutation, apply_to_all
 from neurotest.mutate.nss import NssMutations
 
 # In turn, so that the first few already are of several kinds.
@@ -38,4 +37,4 @@ class MildMutations(RoundedMutations):
 
     def variants(self, x: Tensor) -> list[Tensor]:
         """Every change of a batch (n, c, h, w) in [0, 1], each of the batch's shape; clipped and rounded to 1/255."""
-        return [self.apply(x, draws_of(self, [change])[np.zeros(len(x), dtype=int)]) for change in CHANGES]
+        return [apply_to_all(self, x, change) for change in CHANGES]

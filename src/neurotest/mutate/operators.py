@@ -47,9 +47,9 @@ class RangeOperator(Operator):
 
     neutral: ClassVar[tuple[float, ...]]  # the row that changes nothing
 
-    @abstractmethod
     def draw(self, random: np.random.Generator, n: int) -> Floats:
         """Parameter rows (n, p)."""
+        return self.at(random.random((n, 2)))
 
     @abstractmethod
     def at(self, uniforms: Floats) -> Floats:
@@ -84,6 +84,28 @@ class _Signed(RangeOperator):
         return np.where(twice < 1, -1.0, 1.0) * (self.low + (self.high - self.low) * (twice % 1))
 
 
+@dataclass(frozen=True, kw_only=True)
+class SizeOperator(RangeOperator):
+    """Base of the operators that are drawn a size in pixels: a subclass changes images of one size."""
+
+    sizes: tuple[int, ...]
+    neutral = (1.0,)
+    integers = True
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        out, sizes = x.clone(), parameters[:, 0].to(x)
+        for size in map(int, sizes.unique().tolist()):
+            mine = sizes == size
+            out[mine] = self.with_size(x[mine], size)
+        return out
+
+    @abstractmethod
+    def with_size(self, x: Tensor, size: int) -> Tensor: ...
+
+
 def _about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
@@ -93,8 +115,14 @@ def _about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None 
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
 
 
-def _identity(n: int, like: Tensor) -> Tensor:
-    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(n, 1, 1)
+def _identity(like: Tensor) -> Tensor:
+    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(len(like), 1, 1)
+
+
+def _slanted(factors: Tensor, height: int, width: int) -> Tensor:
+    linear = _identity(factors)
+    linear[:, 0, 1] = factors
+    return _about_centre(linear, height, width)
 
 
 def column(parameters: Tensor, x: Tensor) -> Tensor:
@@ -119,7 +147,7 @@ class Shift(_Signed, Affine):
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         size = parameters.new_tensor([width, height])
-        return _about_centre(_identity(len(parameters), parameters), height, width, parameters[:, :2] * size)
+        return _about_centre(_identity(parameters), height, width, parameters[:, :2] * size)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +174,7 @@ class Scale(_Uniform, Affine):
     neutral = (1.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return _about_centre(_identity(len(parameters), parameters) * parameters[:, :1, None], height, width)
+        return _about_centre(_identity(parameters) * parameters[:, :1, None], height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +186,7 @@ class Shear(_Signed, Affine):
     neutral = (0.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = _identity(len(parameters), parameters)
-        linear[:, 0, 1] = torch.deg2rad(parameters[:, 0]).tan()
-        return _about_centre(linear, height, width)
+        return _slanted(torch.deg2rad(parameters[:, 0]).tan(), height, width)
 
 
 # In the fuzzers' rule lists, in pixels and factors as they are written there:
@@ -172,7 +198,7 @@ class Translation(Affine):
     integers = True
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return _about_centre(_identity(len(parameters), parameters), height, width, parameters[:, :2])
+        return _about_centre(_identity(parameters), height, width, parameters[:, :2])
 
 
 class ShareTranslation(Affine):
@@ -180,16 +206,14 @@ class ShareTranslation(Affine):
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         pixels = (parameters[:, :2] * parameters.new_tensor([width, height])).round()
-        return _about_centre(_identity(len(parameters), parameters), height, width, pixels)
+        return _about_centre(_identity(parameters), height, width, pixels)
 
 
 class Slant(Affine):
     """Shear along x by a factor."""
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = _identity(len(parameters), parameters)
-        linear[:, 0, 1] = parameters[:, 0]
-        return _about_centre(linear, height, width)
+        return _slanted(parameters[:, 0], height, width)
 
 
 @dataclass(frozen=True)
@@ -230,24 +254,15 @@ class Brightness(_Uniform):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxBlur(RangeOperator):
+class BoxBlur(SizeOperator):
     """Mean over a square window, border replicated; the window's size is drawn from `sizes`."""
 
     sizes: tuple[int, ...] = (2, 3, 5, 7)
-    neutral = (1.0,)
-    integers = True
 
     def draw(self, random: np.random.Generator, n: int) -> Floats:
         return random.choice(np.asarray(self.sizes, dtype=np.float64), (n, 1))
 
-    def at(self, uniforms: Floats) -> Floats:
-        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+    def with_size(self, x: Tensor, size: int) -> Tensor:
         from kornia.filters import box_blur
 
-        out, sizes = x.clone(), parameters[:, 0].to(x)
-        for size in sizes.unique().tolist():  # kornia takes one window per call
-            mine = sizes == size
-            out[mine] = box_blur(x[mine], (int(size), int(size)), border_type="replicate")
-        return out
+        return box_blur(x, (size, size), border_type="replicate")

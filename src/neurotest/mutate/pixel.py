@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -100,23 +100,29 @@ def _kernel(number: int) -> Tensor:
     return whole
 
 
+def streams(purpose: str, parameters: Tensor) -> Iterator[np.random.Generator]:
+    """One for each item: that of the number that was drawn for it, the second parameter."""
+    return rng.streams(purpose, map(int, parameters[:, 1].tolist()))
+
+
+def normal_noise(purpose: str, parameters: Tensor, x: Tensor, kind: type[np.floating[Any]]) -> Tensor:
+    """Of the shape of x, drawn in this precision, each item from its own stream."""
+    noise = np.empty(tuple(x.shape), dtype=kind)
+    for random, one in zip(streams(purpose, parameters), noise, strict=True):
+        random.standard_normal(out=one, dtype=kind)  # type: ignore[arg-type]
+    return torch.from_numpy(noise).to(x)
+
+
 def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor]) -> Tensor:
-    """One item after the other, each from the stream of the number that was drawn for it, the second parameter."""
-    return torch.stack([make(random, one) for random, one in zip(_streams(parameters), x, strict=True)])
-
-
-def _streams(parameters: Tensor) -> Iterator[np.random.Generator]:
-    return rng.streams("mutate.noise", map(int, parameters[:, 1].tolist()))
+    """One item after the other, each from its own stream."""
+    return torch.stack([make(random, one) for random, one in zip(streams("mutate.noise", parameters), x, strict=True)])
 
 
 class WhiteNoise(Operator):
     """x + normal noise; parameters: spread, number of the noise."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        noise = np.empty(tuple(x.shape), dtype=np.float32)
-        for random, one in zip(_streams(parameters), noise, strict=True):
-            random.standard_normal(out=one, dtype=np.float32)
-        return x + column(parameters, x) * torch.from_numpy(noise).to(x)
+        return x + column(parameters, x) * normal_noise("mutate.noise", parameters, x, np.float32)
 
 
 class PixelChange(Operator):

@@ -1,4 +1,4 @@
-"""Changes that pictures go through on their way to a network: coarse pixels, hidden parts, gamma; noise, JPEG, fog."""
+"""Changes that images go through on their way to a network: coarse pixels, hidden parts, gamma; noise, JPEG, fog."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from torch import Tensor
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Family, Mutations
-from neurotest.mutate.operators import Floats, RangeOperator, column
+from neurotest.mutate.operators import Floats, RangeOperator, SizeOperator, column
 from neurotest.mutate.pixel import WhiteNoise
 
 NUMBERS = 2.0**53  # of noises that can be told apart
 SQUARE = 8  # pixels that a JPEG transforms together
-TALLEST, LARGEST = 65_000, 1 << 22  # rows and pixels of a JPEG that holds many pictures
+TALLEST, LARGEST = 65_000, 1 << 22  # rows and pixels of a JPEG with many images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,9 +29,6 @@ class _Numbered(RangeOperator):
     low: float
     high: float
     neutral: ClassVar[tuple[float, ...]] = (0.0,)
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         return np.column_stack([self.low + (self.high - self.low) * uniforms[:, 0], np.floor(uniforms[:, 1] * NUMBERS)])
@@ -74,29 +71,18 @@ def _between(place: Floats, sizes: np.ndarray, length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Coarse(RangeOperator):
+class _Coarse(SizeOperator):
     """Squares of `sizes` pixels take the mean of what they cover; a rest at the right and lower border stays."""
 
     sizes: tuple[int, ...] = (2, 3, 4)
-    neutral = (1.0,)
-    integers = True
 
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
-
-    def at(self, uniforms: Floats) -> Floats:
-        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        out, sizes = x.clone(), parameters[:, 0].to(x)
-        for size in map(int, sizes.unique().tolist()):
-            mine = sizes == size
-            rows, columns = x.shape[2] // size, x.shape[3] // size
-            if rows and columns:
-                whole = x[mine, :, : rows * size, : columns * size]
-                means = whole.unflatten(3, (columns, size)).unflatten(2, (rows, size)).mean(dim=(3, 5))
-                squares = means.repeat_interleave(size, 2).repeat_interleave(size, 3)
-                out[mine, :, : rows * size, : columns * size] = squares
+    def with_size(self, x: Tensor, size: int) -> Tensor:
+        rows, columns = x.shape[2] // size, x.shape[3] // size
+        out = x.clone()
+        if rows and columns:
+            whole = x[:, :, : rows * size, : columns * size]
+            means = whole.unflatten(3, (columns, size)).unflatten(2, (rows, size)).mean(dim=(3, 5))
+            out[:, :, : rows * size, : columns * size] = means.repeat_interleave(size, 2).repeat_interleave(size, 3)
         return out
 
 
@@ -107,9 +93,6 @@ class _Gamma(RangeOperator):
     bright: tuple[float, float] = (0.2, 0.6)
     dark: tuple[float, float] = (2.0, 5.0)
     neutral = (1.0,)
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         twice = 2 * uniforms[:, :1]
@@ -127,9 +110,6 @@ class _Fog(RangeOperator):
     kept: tuple[float, float] = (0.15, 0.5)
     light: tuple[float, float] = (0.3, 0.8)
     neutral = (1.0, 0.0)
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         (a, b), (c, d) = self.kept, self.light
@@ -149,9 +129,6 @@ class _Jpeg(RangeOperator):
     neutral = (100.0,)
     integers = True
 
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
-
     def at(self, uniforms: Floats) -> Floats:
         return np.floor(self.low + (self.high - self.low) * uniforms[:, :1])
 
@@ -164,7 +141,7 @@ class _Jpeg(RangeOperator):
             mine = np.flatnonzero(qualities == quality)
             if x.shape[1] == 1:
                 back[mine, :, :, 0] = _grey_files(pixels[mine, :, :, 0], quality)
-            else:  # colours are stored coarser and smoothed across squares when read: no two pictures in one file
+            else:  # colours are stored coarser and smoothed across squares when read: no two images in one file
                 back[mine] = [_through_file(one, quality) for one in pixels[mine]]
         return torch.from_numpy(back).to(x).div_(255).permute(0, 3, 1, 2)
 
@@ -181,7 +158,7 @@ def _through_file(pixels: np.ndarray, quality: int) -> np.ndarray:
 def _grey_files(pixels: np.ndarray, quality: int) -> np.ndarray:
     """(n, h, w) through JPEG files, many below each other in each: a grey JPEG's squares of 8 x 8 know nothing of each other.
 
-    What sticks out beyond the last whole square is filled up by repeating the border, as is done with a single picture.
+    What sticks out beyond the last whole square is filled up by repeating the border, as is done with a single image.
     """
     n, height, width = pixels.shape
     tall, wide = -(-height // SQUARE) * SQUARE, -(-width // SQUARE) * SQUARE

@@ -223,7 +223,7 @@ class GuideState(ABC):
         """Take in the changes of a leg on an island that knew the same before."""
         return None
 
-    def own(self) -> Arrays:
+    def island_arrays(self) -> Arrays:
         """Of its `arrays`, those that are about one island alone."""
         return {} if self.shares else self.arrays()
 

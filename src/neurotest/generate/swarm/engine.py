@@ -300,7 +300,6 @@ class Swarm:
     def _flip(self, moves: Tiles | Tones, rows: Tensor) -> None:
         x = moves.propose(self._stream)  # (n, p, *shape)
         value, predicted = self._judge_all(x, rows)
-        moves.learn(value - self.value[rows][:, None])
         better = value > self.value[rows][:, None]
         helped = better.sum(1)
         several = torch.nonzero(helped > 1)[:, 0]

@@ -3,7 +3,7 @@ place says at once which of these flips help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -86,6 +86,15 @@ def surrounded(maps: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return below[..., right + 1] - below[..., left] - above[..., right + 1] + above[..., left]
 
 
+def best_shares(gain: Tensor, shares: Sequence[float]) -> Iterator[Tensor]:
+    """For each share (n, m) bool: of the changes that help, gain above 0, that share with the greatest gains."""
+    order = gain.sort(1, descending=True).values
+    helpful = (order > 0).sum(1, keepdim=True)
+    for share in shares:
+        last = (helpful * share).ceil().long().sub(1).clamp_min(0)
+        yield (gain >= order.gather(1, last)) & (gain > 0)
+
+
 @dataclass(eq=False)
 class Lattice(PerSeed):
     """Every value is at a bound of the ball; a survey flips each once, a lattice at a time, and the best flips are joined."""
@@ -157,13 +166,7 @@ class Lattice(PerSeed):
         unset = self.signs == 0
         gain = torch.where(unset, self.helps.abs(), self.helps).flatten(1)
         flipped = torch.where(unset & (self.helps < 0), -self.flipped, self.flipped)
-        order = gain.sort(1, descending=True).values
-        helpful = (order > 0).sum(1, keepdim=True)
-        parts = []
-        for share in SHARES:
-            last = (helpful * share).ceil().long().sub(1).clamp_min(0)
-            chosen = (gain >= order.gather(1, last)) & (gain > 0)
-            parts.append(torch.where(chosen.view_as(self.signs), flipped, self.signs))
+        parts = [torch.where(best.view_as(flipped), flipped, self.signs) for best in best_shares(gain, SHARES)]
         signs = torch.stack(parts, 1)
         base = self.seeds.repeat_interleave(len(SHARES), 0)
         return signs, self.ball.corner(signs.flatten(0, 1), base).view_as(signs)

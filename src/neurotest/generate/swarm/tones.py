@@ -16,7 +16,7 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.generate.swarm.ball import Ball
-from neurotest.generate.swarm.lattice import surrounded
+from neurotest.generate.swarm.lattice import best_shares, surrounded
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import PerSeed, Stream
 from neurotest.mutate.unit import from_unit
@@ -61,12 +61,12 @@ class Plane:
         pitch = (torch.arange(self.block) + 0.5) * rate / (2 * self.block)
         return (700 / (700 + pitch)).repeat_interleave(self.times)
 
-    def amounts(self, sound: Tensor) -> Tensor:
-        """(n, samples) -> (n, frequencies, times)"""
-        padded = torch.nn.functional.pad(sound, (0, self.times * self.block - self.samples))
-        blocks = padded.view(len(sound), self.times, self.block)
-        both = torch.cat([blocks, blocks.roll(-1, dims=1)], dim=2)
-        return (both @ self.tones.T.to(sound)).transpose(1, 2)
+
+def _shrunk(amounts: Tensor, radius: Tensor) -> Tensor:
+    """Amounts (n, ...) of tones, no longer than the radius (n, ...) of each."""
+    size = amounts.flatten(1).norm(dim=1).clamp_min(1e-12).view_as(radius)
+    inside: Tensor = amounts * (radius / size).clamp_max(1)
+    return inside
 
 
 @dataclass(eq=False)
@@ -98,14 +98,11 @@ class Tones(PerSeed):
         return self.best
 
     def begin(self, generator: torch.Generator) -> None:
-        """Choose the tones of this turn."""
+        """Choose the tones of this turn: all alike; drawing more where they moved the fitness was no better."""
         self.sweep, self.place = self.sweep + 1, 0
         drawn = torch.rand(self.amounts.shape, generator=generator).to(self.seeds).clamp_min_(1e-30).log_()
         # The largest of log(u) / weight are draws without putting back, as likely as their weights.
         self.order = (drawn / self.plane.weights(self.rate).to(drawn)).topk(min(TURN_TONES, drawn.shape[1]), dim=1).indices
-
-    def learn(self, gain: Tensor) -> None:
-        """Tones are drawn alike all the time: drawing more where they moved the fitness was no better."""
 
     @property
     def over(self) -> bool:
@@ -136,9 +133,7 @@ class Tones(PerSeed):
     def join(self, rows: Tensor, better: Tensor) -> Tensor:
         """Amounts of seeds `rows` with all tones that helped (rows, p)."""
         amounts = self.amounts[rows].scatter_add(1, self.tried[rows], torch.where(better, self.added[rows], 0.0))
-        size = amounts.norm(dim=1, keepdim=True).clamp_min(1e-12)
-        inside: Tensor = amounts * (self.radius[rows] / size).clamp_max(1)
-        return inside
+        return _shrunk(amounts, self.radius[rows])
 
     def set_best(self, rows: Tensor, amounts: Tensor, positions: Tensor) -> None:
         self.amounts[rows], self.best[rows] = amounts, positions
@@ -290,23 +285,15 @@ class Chords(PerSeed):
         """Amounts (n, candidates, frequencies, times) and positions (n, candidates, *shape): steps towards tones that help."""
         gain, way = self.helps.max(1)
         gain, signs = gain.clamp_min(0).flatten(1), torch.where(way == 0, self.signs, -self.signs).flatten(1)
-        order = gain.sort(1, descending=True).values
-        helpful = (order > 0).sum(1, keepdim=True)
         candidates = []
-        for share in CHORD_SHARES:
-            last = (helpful * share).ceil().long().sub(1).clamp_min(0)
-            direction = torch.where(gain >= order.gather(1, last), gain * signs, 0.0)
+        for best in best_shares(gain, CHORD_SHARES):
+            direction = torch.where(best, gain * signs, 0.0)
             direction = (direction / direction.norm(dim=1, keepdim=True).clamp_min(1e-12)).view_as(self.amounts)
-            candidates += [self._shrunk(self.amounts + step * self.radius * direction) for step in CHORD_STEPS]
+            candidates += [_shrunk(self.amounts + step * self.radius * direction, self.radius) for step in CHORD_STEPS]
         amounts = torch.stack(candidates, 1)
         x = self.seeds[:, None] + self._sounds(amounts)
         base = self.seeds.repeat_interleave(len(candidates), 0)
         return amounts, self.ball.project(x.flatten(0, 1), base).view_as(x)
-
-    def _shrunk(self, amounts: Tensor) -> Tensor:
-        size = amounts.flatten(1).norm(dim=1).clamp_min(1e-12)[:, None, None]
-        inside: Tensor = amounts * (self.radius / size).clamp_max(1)
-        return inside
 
     def set_best(self, rows: Tensor, amounts: Tensor, positions: Tensor) -> None:
         self.amounts[rows], self.best[rows] = amounts, positions

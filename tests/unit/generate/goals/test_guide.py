@@ -30,7 +30,7 @@ def guide_of(loop: Fuzzer) -> GoalsState:
 def test_what_was_reached_is_what_was_output() -> None:
     loop = fuzzer("goals", Budget(forwards=900))
     faults = [m for m in outputs(loop) if m.fault]
-    counts = guide_of(loop).goals.counts
+    counts = guide_of(loop).details()["goals"]
     assert counts["family"] == len({m.family for m in faults}) == len(loop.tally.families)
     assert counts["pair"] == len({(m.expected, m.predicted) for m in faults})
     assert counts["seed"] == len({m.root for m in faults})

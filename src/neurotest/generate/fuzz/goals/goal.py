@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -382,41 +382,3 @@ class _NeuronState(CellGoalState):
     def cells(self, outcomes: Outcomes) -> Integers:
         path = np.sort(outcomes.neurons[:, : self.top], axis=1)
         return _numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
-
-
-@dataclass(eq=False)
-class GoalStates:
-    """All goals of a campaign, by the text that names each."""
-
-    states: dict[str, GoalState]
-    top_neurons: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.top_neurons = max((state.goal.top_neurons for state in self.states.values()), default=0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {name: state.count for name, state in self.states.items()}
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.arrays().items()}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for i, state in enumerate(self.states.values()):
-            state.restore(below(arrays, f"{i}."))
-
-    def begin_leg(self) -> None:
-        for state in self.states.values():
-            state.begin_leg()
-
-    def changes(self) -> dict[str, NDArray[Any]]:
-        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.changes().items()}
-
-    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        for i, state in enumerate(self.states.values()):
-            state.learn(below(changes, f"{i}."))
-
-
-def below(arrays: Mapping[str, NDArray[Any]], start: str) -> dict[str, NDArray[Any]]:
-    """Arrays whose names begin like this, without that beginning."""
-    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
