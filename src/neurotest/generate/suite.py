@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.data.source import ArraySource
+from neurotest.data.source import ArraySource, content_ids
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.notebook import PICTURES, Picture, beside
+from neurotest.runs.folder import own
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
 from neurotest.stats.evenness import evenness
+from neurotest.target import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,3 +193,34 @@ def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tenso
         outside = (base[i] + change < 0) | (base[i] + change > 1)
         out[i] = base[i] + torch.where(outside, -change, change)
     return out.clamp(0, 1).view_as(seed)
+
+
+SUITE = "suite.npz"
+own(r"suite\.npz")
+
+
+def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
+    """Fill a new run; of the faults the first `stored` become files."""
+    with run.file(SUITE).writing() as out:
+        np.savez_compressed(
+            out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, positions=result.positions,
+            fault=result.fault,
+        )  # fmt: skip
+    contents, numbers = content_ids(np.asarray(result.x)), result.numbers
+    rows = (
+        InputRow(
+            position=int(number), content=str(contents[i]), label=int(result.expected[i]), predicted=int(result.predicted[i]),
+            extra=result.about(i),
+        )
+        for i, number in enumerate(numbers)
+    )  # fmt: skip
+    shown = np.flatnonzero(result.fault)[:stored]
+    with run.transaction():
+        run["classes"] = list(result.classes or ())
+        run.clear_inputs()  # a crash may have come between this and the end
+        run.add_inputs(rows)
+        run.save_inputs(numbers[shown], result.x[shown], "fault", target.bounds)
+        run.save_inputs(numbers[shown], result.seeds[shown], "original", target.bounds)
+    for i in shown:  # what is saved is what failed
+        if not np.array_equal(run.load_input(int(numbers[i]), "fault"), result.x[i]):
+            raise BadInput("not-writable", "", f"{run.path} does not read back as it was written: is the disk in order?")

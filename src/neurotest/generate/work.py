@@ -15,8 +15,7 @@ from neurotest.checks import count, integer
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.record import record
-from neurotest.generate.suite import AttackResult
+from neurotest.generate.suite import AttackResult, record
 from neurotest.jobs.life import other_setting, resumed_settings
 from neurotest.jobs.methods import read_method, stored_method, with_options
 from neurotest.jobs.opening import digests, stored_spec

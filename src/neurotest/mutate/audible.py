@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from neurotest import checks, registry
+from neurotest import registry
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.mutate.validity import ValidityRule
 from neurotest.sounds import NOMINAL
@@ -49,7 +48,6 @@ def _heard(sound: Tensor, reference: Tensor) -> Tensor:
 
 
 @registry.register("validity", "audible", paper="", cost="two short-time spectra per mutant")
-@dataclass(frozen=True, kw_only=True)
 class Audible(ValidityRule):
     """A sound is valid if the reference is at least `ratio` decibels above what was added to it, or if the two differ in mel
     bands by at most `distance` decibels (root mean square).
@@ -57,14 +55,10 @@ class Audible(ValidityRule):
     Neither counts another volume. check_once: check shifts in time and speed too, which are beyond both measures.
     """
 
-    ratio: float = 8.0
-    distance: float = 10.0
+    ratio: float = setting(8.0, "decibels, 8 by default", least=-20, most=120)
+    distance: float = setting(10.0, "decibels, 10 by default", least=0, most=120)
     check_once: bool = False
     style_exempt: bool = True
-
-    def __post_init__(self) -> None:
-        checks.number("ratio", self.ratio, "decibels, 8 by default", least=-20, most=120)
-        checks.number("distance", self.distance, "decibels, 10 by default", least=0, most=120)
 
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from waveforms (n, ..., samples) in [0, 1]."""

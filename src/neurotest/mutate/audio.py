@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest import checks, registry
+from neurotest import registry
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
@@ -163,7 +164,6 @@ CLEAN = 100.0  # decibels at which nothing of 16 bits is changed
     differs="The excitability paper changes features of speech, not the sound itself, and names no operators for it: these are "
     "ours. Strengths are those at which a listener still understands: noise down to 10 dB, speed within 15 %, 5 bits.",
 )
-@dataclass(frozen=True, kw_only=True)
 class AudioMutations(RuleMutations):
     """Gain (6), time shift (6) and speed (6), one of them once per lineage; white (5) and pink (5) noise, low (4) and high (3)
     pass, reverberation (3), clipping (4), companding (4): what keeps a word the same word and a voice the same voice.
@@ -172,11 +172,7 @@ class AudioMutations(RuleMutations):
     """
 
     sound: ClassVar[bool] = True
-    decay: float = 0.3
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.number("decay", self.decay, "a share of the clip, 0.3 by default", above=0, most=10)
+    decay: float = setting(0.3, "a share of the clip, 0.3 by default", above=0, most=10)
 
     def _families(self) -> Sequence[Family]:
         shares = (-0.1, -0.05, -0.02, 0.02, 0.05, 0.1)

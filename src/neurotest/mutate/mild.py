@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from torch import Tensor
 
@@ -22,7 +22,6 @@ CHANGES = (
 
 
 @registry.register("mutation", "mild", paper="", cost="about a tenth of a LeNet-5 forward pass per mutant")
-@dataclass(frozen=True, kw_only=True)
 class MildMutations(RoundedMutations):
     """Rotation by 10 degrees, scale by a tenth, shift by a twentieth, shear by 10 degrees, contrast, brightness, blur.
 

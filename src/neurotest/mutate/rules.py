@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from neurotest import checks, registry
+from neurotest import registry
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
@@ -44,7 +45,6 @@ def _contrast_of(x: Tensor) -> float:
     "otherwise: shifts, blurs and brightness in shares of the image instead of pixels and grey levels; on images of 28 to 32 "
     "pixels that use their whole range the two are equal, value for value.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Rules95(RuleMutations):
     """Translation (7), scale (4), rotation (60), each once per lineage; contrast (7), brightness (7), blur (10).
 
@@ -57,17 +57,14 @@ class Rules95(RuleMutations):
     white: bool = True
     bilateral: bool = True
     units: Literal["pixels", "image"] = "pixels"
-    contrast: float | None = None
+    contrast: float | None = setting(None, "the range of values in the data, 1 for all of it", above=0, most=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        checks.one_of("units", self.units, ("pixels", "image"))
-        if self.contrast is not None:
-            if self.units == "pixels":
-                raise BadInput(
-                    "conflict", "contrast", f"contrast={self.contrast}: belongs to units=image; published strengths are absolute."
-                )
-            checks.number("contrast", self.contrast, "the range of values in the data, 1 for all of it", above=0, most=1)
+        if self.contrast is not None and self.units == "pixels":
+            raise BadInput(
+                "conflict", "contrast", f"contrast={self.contrast}: belongs to units=image; published strengths are absolute."
+            )
 
     def fitted(self, x: Tensor) -> Rules95:
         if self.units == "pixels" or self.contrast is not None:
@@ -100,7 +97,6 @@ class Rules95(RuleMutations):
     "colour statistics, Fourier amplitudes, procedural textures, drawn equally often) with style images made from numbers; "
     "in Python `Rules98(transfers=(AdaIN(encoder, decoder),))` uses the real one.",
 )
-@dataclass(frozen=True, kw_only=True)
 class Rules98(Rules95):
     """rules95 and style transfer at strengths 0.4, 0.6 and 0.8.
 
@@ -131,7 +127,6 @@ def _tenths(first: int, last: int) -> tuple[tuple[float, ...], ...]:
     differs="The amplitudes of the three kinds of noise are ours. As in the released code everything but pixel changes and noise "
     "is allowed once per lineage and not checked.",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepHunterMutations(RuleMutations):
     """Translation, scale, shear, rotation, contrast, brightness, blur (once per lineage), pixel change and noise."""
 
@@ -154,19 +149,12 @@ class DeepHunterMutations(RuleMutations):
 @registry.register(
     "mutation", "tensorfuzz", paper="Odena et al., TensorFuzz, ICML 2019", cost="one normal number per value", main="sigma"
 )
-@dataclass(frozen=True, kw_only=True)
 class TensorFuzzMutations(RuleMutations):
     """White noise of spread `sigma`, clipped; `constraint` keeps every value that close to the seed. Takes any shape of input."""
 
-    sigma: float = 0.2
-    constraint: float | None = None
+    sigma: float = setting(0.2, "TensorFuzz uses 0.2", above=0)
+    constraint: float | None = setting(None, "or none", above=0)
     formerly: ClassVar[tuple[str, ...]] = ("TensorFuzzSpace",)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        checks.number("sigma", self.sigma, "TensorFuzz uses 0.2", above=0)
-        if self.constraint is not None:
-            checks.number("constraint", self.constraint, "or none", above=0)
 
     def _families(self) -> Sequence[Family]:
         return (Family("noise", WhiteNoise(), ((self.sigma,),), (0.0,), seeded=True, exempt=True),)

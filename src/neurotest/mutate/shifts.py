@@ -180,7 +180,6 @@ class _Range(Mutations):
 
 
 @registry.register("mutation", "views", paper="", cost="about a twentieth of a LeNet-5 forward pass per input")
-@dataclass(frozen=True, kw_only=True)
 class ViewMutations(_Range):
     """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half the side), gamma (0.2 to 0.6, 2 to 5)."""
 
@@ -191,7 +190,6 @@ class ViewMutations(_Range):
     "mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
     differs="Three of the corruptions, with ranges of our own.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CorruptionMutations(_Range):
     """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
 

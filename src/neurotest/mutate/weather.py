@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -68,7 +67,6 @@ class _DepthFog(Operator):
     differs="DeepTest also shifts, scales and shears, after which a driver would steer otherwise; and it turns by up to 30 "
     "degrees, here it is 3. Its rain and fog are layers of an image editor; ours are drawn.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class WeatherMutations(RuleMutations):
     """Rotation by at most 3 degrees (once per lineage), brightness, contrast, slight blur, rain, fog: a road stays the same
     road."""

@@ -11,8 +11,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
 from neurotest.mutate import pools
-from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import NssMutations, nss_pool
 
 
 def source(n: int = 40) -> ArraySource:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import registry
+from neurotest import checks, registry
 from neurotest.coverage.bits import BitState
 from neurotest.coverage.criterion import Arrays, Criterion, State
 from neurotest.data.source import Source
@@ -229,7 +229,7 @@ class GuideState(ABC):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guide(ABC):
+class Guide(checks.Settings, ABC):
     """Settings."""
 
     @property
@@ -242,7 +242,6 @@ class Guide(ABC):
 
 
 @registry.register("guide", "random", paper="", cost="nothing")
-@dataclass(frozen=True, kw_only=True)
 class RandomGuide(Guide):
     """Keep every valid mutant: what any other guide has to beat."""
 
@@ -345,7 +344,6 @@ class CoverageGuide(Guide):
     "Every mutant with new coverage is kept, and faults never become seeds.",
     main="criterion",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepHunter(Guide):
     """Keep whatever sets a new bit of a coverage criterion (KMNC with 1,000 sections), as DeepHunter's queue does."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
-from neurotest.checks import one_of
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
@@ -51,7 +49,6 @@ DEEPEST = 10_000  # mutations on top of each other where the paper sets no limit
         "without-nldg": {"distance": "jaccard"},
     },
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NSGen(Guidance, Guide):
     """Keep a mutant when the similarity of its decision path to the reference's is below tau.
 
@@ -66,11 +63,6 @@ class NSGen(Guidance, Guide):
 
     reference: Literal["root", "parent"] = "root"
     campaign: Literal["ours", "paper", "code"] = "ours"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
-        one_of("campaign", self.campaign, ("ours", "paper", "code"))
 
     @property
     def defaults(self) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from neurotest import registry
-from neurotest.checks import one_of
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.semantic import PathState
@@ -25,7 +23,6 @@ from neurotest.target import Trace
     "seed's predicted class, for the mutant, too: its own would show what it is taken for.",
     main="critical",
 )
-@dataclass(frozen=True, kw_only=True)
 class Path(Contributions, Guide):
     """Keep a mutant when what its neurons contributed to the seed's class points elsewhere than what the seed's did.
 
@@ -36,10 +33,6 @@ class Path(Contributions, Guide):
     """
 
     reference: Literal["root", "parent"] = "root"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         train = context.need_train("the guide path")
@@ -57,7 +50,6 @@ class Path(Contributions, Guide):
     differs="What is left of NSGen without conductance, top neurons, descriptions and labels.",
     main="depth",
 )
-@dataclass(frozen=True, kw_only=True)
 class Activation(Values, Guide):
     """Keep a mutant when its neurons' activations point elsewhere than its seed's.
 
@@ -67,10 +59,6 @@ class Activation(Values, Guide):
     """
 
     reference: Literal["root", "parent"] = "root"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         train = context.need_train("the guide activation")

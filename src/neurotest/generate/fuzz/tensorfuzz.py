@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.checks import number
+from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import Guide, GuideState
@@ -28,18 +27,14 @@ from neurotest.target import Trace
     differs="Nearest neighbours are exact. TensorFuzz stops at the first fault (`--faults 1`).",
     main="threshold",
 )
-@dataclass(frozen=True, kw_only=True)
 class TensorFuzz(Guide):
     """Keep mutants whose logits are farther than sqrt(`threshold`) from those of everything kept."""
 
-    threshold: float = 1.0
+    threshold: float = setting(1.0, "a squared distance; the published code uses 1", least=0)
 
     @property
     def defaults(self) -> dict[str, Any]:
         return {"mutations": "tensorfuzz", "priority": "recent"}
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "a squared distance; the published code uses 1", least=0)
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         state = _KeptLogits(self.threshold)

@@ -13,9 +13,8 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.nss import NssMutations, apply, nss_pool
 from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
-from neurotest.mutate.pools import apply, nss_pool
 from neurotest.scan import batches
 from neurotest.select import compare
 from neurotest.select.selection import Selection

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from neurotest import registry
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.goal import FamilyState, Goal, GoalState, GoalSubject, Integers, Outcomes
 
 
 @registry.register("goal", "again", paper="", cost="as `family`", main="run")
-@dataclass(frozen=True, kw_only=True)
 class FoundAgain(Goal):
     """A family that an earlier campaign found (`run`): whether faults of the network's last version are still there."""
 
     opens: ClassVar[tuple[str, ...]] = ("run",)
 
-    weight: float = 2.0
+    weight: float = setting(2.0, "2 by default", least=0)
     run: str = ""
 
     def start(self, subject: GoalSubject) -> GoalState:

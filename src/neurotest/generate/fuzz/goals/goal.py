@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.checks import integer, number
+from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 
 MOST_CELLS = 1 << 22  # beyond that cells share a number: some thousands of them are ever touched
@@ -51,14 +51,11 @@ class GoalSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal(ABC):
+class Goal(Settings, ABC):
     """Settings of a goal. weight: what one of its cells is worth beside those of other goals."""
 
-    weight: float = 1.0
+    weight: float = setting(1.0, "1 by default", least=0)
     top_neurons: ClassVar[int] = 0  # how many hidden neurons of each outcome it asks for
-
-    def __post_init__(self) -> None:
-        number("weight", self.weight, "1 by default", least=0)
 
     @abstractmethod
     def start(self, subject: GoalSubject) -> GoalState: ...
@@ -219,7 +216,6 @@ def _numbered(*parts: tuple[Integers, int]) -> Integers:
 
 
 @registry.register("goal", "family", paper="", cost="8 bytes per pair of classes and mutation family", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewFamily(Goal):
     """A fault of a new family: true class, predicted class, last mutation."""
 
@@ -238,7 +234,6 @@ class FamilyState(CellGoalState):
 
 
 @registry.register("goal", "pair", paper="", cost="8 bytes per pair of classes", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewPair(Goal):
     """A fault with a new pair of true and predicted class."""
 
@@ -256,7 +251,6 @@ class _PairState(CellGoalState):
 
 
 @registry.register("goal", "seed", paper="", cost="8 bytes per seed", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewSeed(Goal):
     """The first fault of a seed."""
 
@@ -270,11 +264,10 @@ class _SeedState(CellGoalState):
 
 
 @registry.register("goal", "smaller", paper="", cost="8 bytes per seed", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class SmallerChange(Goal):
     """A fault of a broken seed with a smaller change (L2) than any before: worth the share by which it is smaller."""
 
-    weight: float = 0.5
+    weight: float = setting(0.5, "0.5 by default", least=0)
 
     def start(self, subject: GoalSubject) -> GoalState:
         return _SmallerState(self, subject.seeds)
@@ -314,11 +307,10 @@ class _SmallerState(GoalState):
 
 
 @registry.register("goal", "aim", paper="", cost="8 bytes per seed and class", main="at")
-@dataclass(frozen=True, kw_only=True)
 class Aim(Goal):
     """For each seed, a fault of the kind aimed at: `at` is `TRUE -> PREDICTED`, names or numbers of classes, `*` for any."""
 
-    weight: float = 4.0
+    weight: float = setting(4.0, "4 by default", least=0)
     at: str = "* -> *"
 
     def __post_init__(self) -> None:
@@ -356,7 +348,6 @@ class _AimState(CellGoalState):
 
 
 @registry.register("goal", "neuron", paper="", cost="8 bytes per neuron, or per combination of `top` of them", main="top")
-@dataclass(frozen=True, kw_only=True)
 class NewNeuron(Goal):
     """A fault where another hidden neuron (top=1) or decision path (the `top` of them) stands out than at any fault before.
 
@@ -364,11 +355,7 @@ class NewNeuron(Goal):
     most. What stands out in a mutant is forecast to be what stands out in its parent.
     """
 
-    top: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("top", self.top, 1, "1 looks at single neurons, 2 or 3 at paths")
+    top: int = setting(1, "1 looks at single neurons, 2 or 3 at paths")
 
     @property
     def top_neurons(self) -> int:  # type: ignore[override]
