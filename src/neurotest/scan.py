@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -222,21 +223,23 @@ RECORDED_BYTES, FEWEST_RECORDED = 1 << 28, 4  # bytes of a batch that are record
 
 def recorded_at_once(probe: Probe) -> int:
     """How many inputs are recorded at once: of a large network that gives whole maps a batch is too much."""
-    sizes: dict[tuple[str, bool], int] = {}
+    sizes = {(name, want.inputs): neurons for name, want, neurons in _recorded(probe)}
+    return max(FEWEST_RECORDED, RECORDED_BYTES // (4 * max(1, sum(sizes.values()))))
+
+
+def _recorded(probe: Probe) -> Iterator[tuple[str, Want, int]]:
+    """What is recorded: the layer, what is wanted of it, and how many values that is."""
     for want in probe.wants:
         neuron = "unit" if want.keep == "map" else want.neuron
         for layer in probe.layers(want):
-            sizes[layer.name, want.inputs] = layer.neurons(neuron, inputs=want.inputs)
-    return max(FEWEST_RECORDED, RECORDED_BYTES // (4 * max(1, sum(sizes.values()))))
+            yield layer.name, want, layer.neurons(neuron, inputs=want.inputs)
 
 
 def _check_batch(probe: Probe, batch: int) -> None:
     """Refuse to record more of a batch than memory holds."""
-    sizes: dict[str, int] = {}
-    for want in probe.wants:
-        neuron = "unit" if want.keep == "map" else want.neuron
-        for layer in probe.layers(want):
-            sizes[layer.name] = sizes.get(layer.name, 0) + layer.neurons(neuron, inputs=want.inputs)
+    sizes: Counter[str] = Counter()
+    for name, _, neurons in _recorded(probe):
+        sizes[name] += neurons
     if sizes:
         widest = max(sizes, key=lambda name: sizes[name])
         what = f"recording {len(sizes)} layers of {batch:,} inputs (the widest, {widest!r}, has {sizes[widest]:,} neurons)"

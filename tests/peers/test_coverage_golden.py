@@ -12,7 +12,7 @@ from tests.golden.subject import activations, channel_means, inputs, joined, tar
 
 from neurotest import registry
 from neurotest.attribute import Relevance
-from neurotest.coverage.causal import CAC, _CausalState, _dependent, _Rule
+from neurotest.coverage.causal import CAC, _CausalState, _dependent
 from neurotest.coverage.criterion import Criterion, State
 from neurotest.coverage.paths import _critical
 from neurotest.data.source import ArraySource
@@ -211,7 +211,7 @@ def test_connections_of_dl_cc(k: int) -> None:
 def test_textbook_expectations_on_the_counts_of_dl_cc() -> None:
     peer = numbers("cac_dl_cc")["CGRC k=4"]["same_counts_with_row*col/N_expected"]
     for pair, counts in zip(PAIRS, causal(4)[0].counts, strict=True):
-        assert int(_dependent(counts, _Rule(4, 0.05, "textbook", "all")).sum()) == peer[pair][0]
+        assert int(_dependent(counts, CAC(sections=4, p=0.05, expected="textbook", rule="all")).sum()) == peer[pair][0]
 
 
 def test_relevance_of_npc() -> None:

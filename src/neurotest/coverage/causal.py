@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -26,22 +25,13 @@ COUNTED_AT_ONCE = 1 << 15  # cells counted at once
 TESTED_AT_ONCE = 1 << 21  # handled at once: 16 MB per array
 
 
-@dataclass(frozen=True)
-class _Rule:
-    """sections: rows and columns. expected: `textbook` or `dl_cc` (row mean * column mean). rule: `all` or `cochran`."""
+@cache
+def _critical(sections: int, p: float) -> NDArray[np.float64]:
+    """The least chi-square that counts, by degrees of freedom."""
+    from scipy.stats import chi2
 
-    sections: int
-    p: float
-    expected: str
-    rule: str
-
-    @cached_property
-    def critical(self) -> NDArray[np.float64]:
-        """The least chi-square that counts, by degrees of freedom."""
-        from scipy.stats import chi2
-
-        freedom = np.arange((self.sections - 1) ** 2 + 1)
-        return np.asarray(chi2.ppf(1 - self.p, np.maximum(freedom, 1)), dtype=np.float64)
+    freedom = np.arange((sections - 1) ** 2 + 1)
+    return np.asarray(chi2.ppf(1 - p, np.maximum(freedom, 1)), dtype=np.float64)
 
 
 def _count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
@@ -65,30 +55,31 @@ def _count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None
         rows[begin : begin + step] += added.reshape(len(part), -1).astype(np.int32)
 
 
-def _dependent(counts: NDArray[np.int32], rule: _Rule) -> Bits:
+def _dependent(counts: NDArray[np.int32], criterion: CAC) -> Bits:
     """Which tables (a, b, sections^2) show a dependence: (a, b)."""
     a, b, cells = counts.shape
     result = np.empty((a, b), dtype=bool)
     step = max(1, TESTED_AT_ONCE // max(1, b * cells))
     for start in range(0, a, step):
-        part = counts[start : start + step].reshape(-1, b, rule.sections, rule.sections)
-        result[start : start + step] = _test(part.astype(np.float64), rule)
+        part = counts[start : start + step].reshape(-1, b, criterion.sections, criterion.sections)
+        result[start : start + step] = _test(part.astype(np.float64), criterion)
     return result
 
 
-def _test(table: NDArray[np.float64], rule: _Rule) -> Bits:
+def _test(table: NDArray[np.float64], criterion: CAC) -> Bits:
+    critical = _critical(criterion.sections, criterion.p)
     rows, columns = table.sum(axis=-1), table.sum(axis=-2)  # (a, b, k)
     total = rows.sum(axis=-1)[..., None, None]
-    divisor = np.maximum(total, 1) if rule.expected == "textbook" else float(rule.sections**2)
+    divisor = np.maximum(total, 1) if criterion.expected == "textbook" else float(criterion.sections**2)
     expected = rows[..., :, None] * columns[..., None, :]
     expected /= divisor
     table -= expected
     np.square(table, out=table)
     table /= np.maximum(expected, 1e-300)
     statistic = table.sum(axis=(-1, -2))
-    if rule.rule == "all":
+    if criterion.rule == "all":
         enough = expected.min(axis=(-1, -2)) >= LEAST_EXPECTED
-        return np.asarray(enough & (statistic >= rule.critical[-1]), dtype=bool)
+        return np.asarray(enough & (statistic >= critical[-1]), dtype=bool)
     # Cochran: of the rows and columns that occur, four fifths of the cells with five or more expected and none below one.
     high, wide = np.count_nonzero(rows, axis=-1), np.count_nonzero(columns, axis=-1)
     occupied = high * wide
@@ -96,7 +87,7 @@ def _test(table: NDArray[np.float64], rule: _Rule) -> Bits:
     one = np.count_nonzero(expected >= 1, axis=(-1, -2))
     freedom = np.maximum(high - 1, 0) * np.maximum(wide - 1, 0)
     enough = (freedom > 0) & (five >= 0.8 * occupied) & (one == occupied)
-    return np.asarray(enough & (statistic >= rule.critical[freedom]), dtype=bool)
+    return np.asarray(enough & (statistic >= critical[freedom]), dtype=bool)
 
 
 @register(
@@ -182,7 +173,6 @@ class _CausalState(State):
         self.covered: list[Bits] = [np.zeros(shape, dtype=bool) for shape in shapes]
         self._scales = [e.link.connections / (a * b) for e, (a, b) in zip(edges, shapes, strict=True)]  # 1 unless drawn
         self._flat: list[NDArray[np.int32]] = [np.zeros(bits.size * self._cells, dtype=np.int32) for bits in self.covered]
-        self._rule = _Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
     def counts(self) -> list[NDArray[np.int32]]:
@@ -209,11 +199,11 @@ class _CausalState(State):
             for cells in edges.cells(trace[self.want]):
                 _count(flat, cells, self._cells)
         if self.criterion.sticky:
-            self.covered = [old | _dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
+            self.covered = self._now(self.counts)
 
     def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
         """What counts as covered with these tables; what is sticky was tested when it was counted."""
-        tested = [_dependent(c, self._rule) for c in counts]
+        tested = [_dependent(c, self.criterion) for c in counts]
         return [old | new for old, new in zip(self.covered, tested, strict=True)]
 
     def _covered(self) -> list[Bits]:

@@ -50,8 +50,8 @@ class CC(Criterion):
         return 16 * layout.neurons * inputs  # all kept, and room to grow
 
 
-class _Kept:
-    """The vectors of one layer in an array that doubles when it is full."""
+class GrowingRows:
+    """Vectors in an array that doubles when it is full."""
 
     def __init__(self, width: int) -> None:
         self.room: Floats = np.empty((16, width))
@@ -71,7 +71,7 @@ class _Kept:
         self.count = needed
 
     def far(self, vectors: Floats, threshold: float) -> NDArray[np.bool_]:
-        """Which vectors are far from everything kept: (n,)."""
+        """Which vectors are far from all of these: (n,)."""
         if not self.count:
             return np.ones(len(vectors), dtype=bool)
         far: NDArray[np.bool_] = squared_distances(vectors, self.vectors).min(axis=1) > threshold
@@ -83,7 +83,7 @@ class _ClusterState(State):
 
     def __init__(self, criterion: CC, layout: Layout) -> None:
         super().__init__(criterion, layout)
-        self.kept = {name: _Kept(size) for name, size in layout.sizes.items()}
+        self.kept = {name: GrowingRows(size) for name, size in layout.sizes.items()}
 
     def _update(self, joined: Joined, trace: Trace) -> None:
         values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
@@ -136,6 +136,6 @@ class _ClusterState(State):
                     "vectors",
                     f"the saved state of cc has vectors of shape {vectors.shape} for {name} with {size} neurons.",
                 )
-            kept[name] = _Kept(size)
+            kept[name] = GrowingRows(size)
             kept[name].add(vectors)
         self.kept = kept

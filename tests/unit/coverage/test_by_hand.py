@@ -12,7 +12,7 @@ from torch import nn
 
 from neurotest import registry
 from neurotest.coverage.adequacy import MLSA
-from neurotest.coverage.causal import _count, _dependent, _Rule
+from neurotest.coverage.causal import CAC, _count, _dependent
 from neurotest.coverage.criterion import State
 from neurotest.coverage.paths import _build, _critical
 from neurotest.data.source import ArraySource
@@ -196,17 +196,17 @@ def test_chi_square_by_hand() -> None:
     even = np.array([[[15, 15, 15, 15]]], dtype=np.int32)
     few = np.array([[[4, 0, 0, 4]]], dtype=np.int32)
     for rule in ("all", "cochran"):
-        assert _dependent(table, _Rule(2, 0.05, "textbook", rule)).all()
-        assert not _dependent(even, _Rule(2, 0.05, "textbook", rule)).any()
-        assert not _dependent(few, _Rule(2, 0.05, "textbook", rule)).any()
+        assert _dependent(table, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).all()
+        assert not _dependent(even, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).any()
+        assert not _dependent(few, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).any()
     # row mean * column mean = 15 * 15 = 225 everywhere: far from any count, so even equal counts are "dependent"
-    assert _dependent(even, _Rule(2, 0.05, "dl_cc", "all")).all()
+    assert _dependent(even, CAC(sections=2, p=0.05, expected="dl_cc", rule="all")).all()
 
 
 def test_an_empty_row_is_left_out_by_cochran() -> None:
     table = np.array([[[30, 5, 0, 5, 30, 0, 0, 0, 0]]], dtype=np.int32)
-    assert _dependent(table, _Rule(3, 0.05, "textbook", "cochran")).all()
-    assert not _dependent(table, _Rule(3, 0.05, "textbook", "all")).any()
+    assert _dependent(table, CAC(sections=3, p=0.05, expected="textbook", rule="cochran")).all()
+    assert not _dependent(table, CAC(sections=3, p=0.05, expected="textbook", rule="all")).any()
 
 
 @pytest.mark.parametrize("inputs", [1, 30])

@@ -57,7 +57,7 @@ def test_a_batch_of_maps_comes_in_several_steps(monkeypatch: pytest.MonkeyPatch)
     ours, source, want = target(), neurotest.data(pictures()), Want(keep="map", inputs=True)
     with Probe(ours, want) as probe:
         values = sum(math.prod(layer.input_shape) for layer in probe.layers(want))
-        monkeypatch.setattr(scan, "RECORDED", 4 * values * 7)
+        monkeypatch.setattr(scan, "RECORDED_BYTES", 4 * values * 7)
         assert recorded_at_once(probe) == 7
     sizes: list[int] = []
     rows: list[torch.Tensor] = []
@@ -73,7 +73,7 @@ def test_a_batch_of_maps_comes_in_several_steps(monkeypatch: pytest.MonkeyPatch)
 
 def test_coverage_is_the_same_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = neurotest.cover(target(), pictures(), "nc:0.1", neuron="unit", batch=15, cache=False)
-    monkeypatch.setattr(scan, "RECORDED", 1)
+    monkeypatch.setattr(scan, "RECORDED_BYTES", 1)
     parts = neurotest.cover(target(), pictures(), "nc:0.1", neuron="unit", batch=15, cache=False)
     assert whole["nc:0.1"].value == parts["nc:0.1"].value
     assert whole["nc:0.1"].growth == parts["nc:0.1"].growth

@@ -15,7 +15,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels, levels_of
 from neurotest.mutate.unit import from_unit, to_unit
-from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
+from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, far, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target
 from neurotest.target.outputs import Bins
@@ -102,8 +102,7 @@ def _off(
     assert source.labels is not None
     if target.bins is None or tolerance is None or source.quantities is None:
         return np.asarray(predicted(logits) != source.labels[index])
-    values = target.bins.values(exact(logits)).cpu().numpy()
-    return np.asarray(~(np.abs(values - source.quantities[index]) <= tolerance))
+    return far(target.bins, logits, source.quantities[index], tolerance)
 
 
 def choose_seeds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from neurotest import registry
@@ -9,8 +10,20 @@ from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.semantic import PathState
 from neurotest.measure.context import Context
-from neurotest.semantics.soft import ByValue, Contributions, SoftPaths, Values, Vectors
+from neurotest.semantics.soft import ByValue, Contributions, Soft, SoftPaths, Values, Vectors
 from neurotest.target import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SoftGuide(Soft, Guide):
+    """What both guides share."""
+
+    reference: Literal["root", "parent"] = "root"
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        train = context.need_train(f"the guide {type(self).__name__.lower()}")
+        ready = self.ready(context.need_target(), train, progress=context.progress, cache=context.cache)
+        return _SoftState(ready, self.reference)
 
 
 @registry.register(
@@ -23,7 +36,7 @@ from neurotest.target import Trace
     "seed's predicted class, for the mutant, too: its own would show what it is taken for.",
     main="critical",
 )
-class Path(Contributions, Guide):
+class Path(_SoftGuide, Contributions):
     """Keep a mutant when what its neurons contributed to the seed's class points elsewhere than what the seed's did.
 
     The similarity is the mean over layers of the cosine of all neurons' contributions. critical: how contributions are measured
@@ -31,14 +44,6 @@ class Path(Contributions, Guide):
     which layers. tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class)
     under 95 rules.
     """
-
-    reference: Literal["root", "parent"] = "root"
-
-    def start(self, context: Context, seeds: Source) -> GuideState:
-        train = context.need_train("the guide path")
-        return _SoftState(
-            self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference
-        )
 
 
 @registry.register(
@@ -50,21 +55,13 @@ class Path(Contributions, Guide):
     differs="What is left of NSGen without conductance, top neurons, descriptions and labels.",
     main="depth",
 )
-class Activation(Values, Guide):
+class Activation(_SoftGuide, Values):
     """Keep a mutant when its neurons' activations point elsewhere than its seed's.
 
     The similarity is the mean over layers of the cosine of all activations. neuron: `channel` takes the mean of a map, `unit`
     every value of it. reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers: which layers.
     tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class) under 95 rules.
     """
-
-    reference: Literal["root", "parent"] = "root"
-
-    def start(self, context: Context, seeds: Source) -> GuideState:
-        train = context.need_train("the guide activation")
-        return _SoftState(
-            self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference
-        )
 
 
 class _SoftState(PathState):
@@ -88,5 +85,5 @@ class _SoftState(PathState):
         return vectors
 
     def details(self) -> dict[str, Any]:
-        return {("rate below tau" if name == "dpd_rate" else "kept" if name == "dpd_count" else name): value
-                for name, value in super().details().items()}  # fmt: skip
+        names = {"dpd_rate": "rate below tau", "dpd_count": "kept"}
+        return {names.get(name, name): value for name, value in super().details().items()}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from neurotest import registry
 from neurotest.checks import setting
+from neurotest.coverage.cluster import GrowingRows
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import Guide, GuideState
@@ -43,31 +44,29 @@ class TensorFuzz(Guide):
 
 
 class _KeptLogits(GuideState):
-    """Kept logits in an array that doubles when it is full."""
+    """The logits of everything kept."""
 
     shares = moves = True
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self.buffer: NDArray[np.float64] = np.empty((0, 0))
-        self.count = self._marked = 0
+        self.kept: GrowingRows | None = None
+        self._marked = 0
+
+    @property
+    def logits(self) -> NDArray[np.float64]:
+        return np.empty((0, 0)) if self.kept is None else self.kept.vectors
 
     def update(self, trace: Trace) -> None:
-        for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
-            self._add(row)
+        self._add(np.nan_to_num(array(trace.logits).astype(np.float64)))
 
-    def _add(self, row: NDArray[np.float64]) -> None:
-        if self.count == len(self.buffer):
-            grown = np.empty((max(64, 2 * self.count), len(row)))
-            if self.count:
-                grown[: self.count] = self.buffer[: self.count]
-            self.buffer = grown
-        self.buffer[self.count] = row
-        self.count += 1
+    def _add(self, rows: NDArray[np.float64]) -> None:
+        if self.kept is None:
+            self.kept = GrowingRows(rows.shape[1])
+        self.kept.add(rows)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        rows = np.nan_to_num(array(trace.logits).astype(np.float64))
-        kept = self.buffer[: self.count]
+        rows, kept = np.nan_to_num(array(trace.logits).astype(np.float64)), self.logits
         distances = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
         return np.asarray(distances.min(1) - self.threshold)
 
@@ -75,21 +74,20 @@ class _KeptLogits(GuideState):
         self.update(trace)
 
     def value(self) -> float | None:
-        return float(self.count)
+        return float(len(self.logits))
 
     def arrays(self) -> Arrays:
-        return {"kept": self.buffer[: self.count].copy()}
+        return {"kept": self.logits.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.buffer = np.array(arrays["kept"], dtype=np.float64)
-        self.count = len(self.buffer)
+        self.kept = None
+        self._add(np.array(arrays["kept"], dtype=np.float64))
 
     def begin_leg(self) -> None:
-        self._marked = self.count
+        self._marked = len(self.logits)
 
     def changes(self) -> Arrays:
-        return {"kept": self.buffer[self._marked : self.count].copy()}
+        return {"kept": self.logits[self._marked :].copy()}
 
     def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        for row in changes["kept"]:
-            self._add(row)
+        self._add(changes["kept"])
