@@ -32,14 +32,14 @@ class Roots:
     labels: NDArray[np.int64]  # (n,) -1 where unknown
     predicted: NDArray[np.int64]  # (n,) by the target
     logits: NDArray[np.float32]  # (n, classes)
-    quantities: NDArray[np.float64] | None = None  # (n,) the truth, where the target predicts a quantity and it is known
+    quantities: NDArray[np.float64] | None = None  # (n,) the truth, where the target predicts a regression value and it is known
 
     def __getitem__(self, index: Any) -> Roots:
         quantities = None if self.quantities is None else self.quantities[index]
         return Roots(self.labels[index], self.predicted[index], self.logits[index], quantities)
 
     def values(self, bins: Bins) -> NDArray[np.float64]:
-        """(n,) the quantities that the target gives."""
+        """(n,) the regression values that the target gives."""
         return np.asarray(bins.values(torch.from_numpy(self.logits).double()).numpy())
 
 
@@ -64,7 +64,7 @@ class Oracle(Protocol):
 
 
 def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
-    """(n,) which answers are farther than the tolerance from a quantity; those that are no numbers, too."""
+    """(n,) which answers are farther than the tolerance from a regression value; those that are no numbers, too."""
     values = bins.values(exact(logits))
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
@@ -92,8 +92,8 @@ def _moved(name: str, option: str, value: float | str | None, bins: Bins) -> Che
 
 @registry.register("oracle", "label", paper="", cost="nothing")
 class Label:
-    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A quantity
-    may be off by the target's tolerance."""
+    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A regression
+    value may be off by the target's tolerance."""
 
     def begin(self, target: Target) -> Check:
         bins = target.bins
@@ -114,7 +114,7 @@ class Label:
 class Metamorphic:
     """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with.
 
-    bound: of a quantity, how far it may move from the answer for the seed, in its unit or in percent of its span
+    bound: of a regression value, how far it may move from the answer for the seed, in its unit or in percent of its span
     (`metamorphic:5%`); the target's tolerance by default.
     """
 
@@ -130,7 +130,7 @@ class Metamorphic:
             raise BadInput(
                 "unsuitable",
                 "bound",
-                f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out.",
+                f"metamorphic:{self.bound}: a bound is for regression values, and the target predicts a class; leave it out.",
             )
         return Check("metamorphic", lambda x, logits, roots: predicted(logits) != roots.predicted)
 
@@ -145,8 +145,9 @@ class NonFinite:
 
 @registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")
 class Regression(Settings):
-    """Some output is farther than `tolerance` from what the target gives for the seed: the quantity, where it predicts one (in
-    its unit or in percent of its span; by default the target's tolerance), otherwise probabilities or logits (by default 1)."""
+    """Some output is farther than `tolerance` from what the target gives for the seed: the regression value, where it predicts
+    one (in its unit or in percent of its span; by default the target's tolerance), otherwise probabilities or logits (by default
+    1)."""
 
     tolerance: float | str | None = None
     outputs: Literal["logits", "probs"] = "probs"
@@ -162,7 +163,7 @@ class Regression(Settings):
             raise BadInput(
                 "unsuitable",
                 "tolerance",
-                f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.",
+                f"tolerance={self.tolerance}: a share of a span is for regression values, and the target predicts a class.",
             )
         tolerance = 1.0 if self.tolerance is None else self.tolerance
 
@@ -182,7 +183,7 @@ def _disagreement(name: str, others: Sequence[Target], bins: Bins | None) -> Che
         raise BadInput(
             "conflict",
             "outputs",
-            f"{name}: one network predicts a quantity and the other a class: they cannot be compared.",
+            f"{name}: one network predicts a regression value and the other a class: they cannot be compared.",
         )
 
     def differ(x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
@@ -251,7 +252,7 @@ class Recognised:
             raise BadInput(
                 "unsuitable",
                 "outputs",
-                "recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.",
+                "recognised: it compares classes, and the target predicts a regression value: use differential:TARGET.",
             )
         if other.fingerprint == target.fingerprint:
             raise BadInput(
@@ -340,7 +341,8 @@ class Oracles:
 
 
 def default_oracle(target: Target, labelled: bool = True) -> str:
-    """What a fault is unless somebody says otherwise: another class than the label or, of a quantity, one that is far off."""
+    """What a fault is unless somebody says otherwise: another class than the label or, of a regression value, one that is far
+    off."""
     return "regression" if target.bins is not None else "label" if labelled else "metamorphic"
 
 

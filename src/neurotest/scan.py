@@ -82,7 +82,7 @@ def _parts(order: np.ndarray, batch: int, most: int) -> Iterator[np.ndarray]:
 
 
 def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
-    """The source in the target's size; pictures of another size are fitted as the target's description says."""
+    """The source in the target's size; images of another size are fitted as the target's description says."""
     opened = data(source, shape=target.shape, preprocess=target.preprocess, limit=limit, strict=strict)
     if target.bins is None:
         check_classes(opened)
@@ -94,7 +94,7 @@ def fit(target: Target, source: Source) -> int:
     if target.shape is None:
         target.shape = source.shape
     check_shape(source, target.shape)
-    _fit_sound(target, source)
+    _fit_audio(target, source)
     few = target.prepare(source.read(np.arange(min(4, len(source)))))
     classes = target.check_outputs(few)
     target.check_steady(few)
@@ -102,7 +102,7 @@ def fit(target: Target, source: Source) -> int:
     return classes
 
 
-def _fit_sound(target: Target, source: Source) -> None:
+def _fit_audio(target: Target, source: Source) -> None:
     """Let a target of unknown rate learn it; what is no waveform around 0 is refused."""
     if source.rate is None:
         return
@@ -110,7 +110,7 @@ def _fit_sound(target: Target, source: Source) -> None:
     if low != -high:
         reach = f"the target's bounds are {low:g} to {high:g}"
         raise BadInput(
-            "conflict", "bounds", f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1."
+            "conflict", "bounds", f"{source.what} is audio, samples on both sides of 0, and {reach}: pass --bounds -1 1."
         )
     target.preprocess = dataclasses.replace(target.preprocess, rate=source.rate)
 
@@ -120,7 +120,9 @@ def check_labels(source: Source, classes: int) -> None:
     if source.labels is None or int(source.labels.max()) < classes:
         return
     wrong = f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes"
-    single = " A network with one output counts as two classes; for one that predicts a quantity pass --outputs regression."
+    single = (
+        " A network with one output counts as two classes; for one that predicts a regression value pass --outputs regression."
+    )
     raise BadInput(
         "out-of-range",
         "labels",
@@ -129,7 +131,7 @@ def check_labels(source: Source, classes: int) -> None:
 
 
 def aligned(target: Target, source: Source) -> Source:
-    """The source with its labels numbered as the target numbers its classes; those of a quantity by the bin it lies in.
+    """The source with its labels numbered as the target numbers its classes; those of a regression value by the bin it lies in.
 
     Class folders are numbered in the order of their names, which is rarely the network's: names are matched, or refused.
     """

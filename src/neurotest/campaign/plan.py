@@ -166,7 +166,7 @@ class FuzzPlan(Plan):
         contrast = getattr(mutations, "contrast", None)
         if contrast is not None and "validity" not in self.options and isinstance(settings.validity, Validity):
             changes["validity"] = dataclasses.replace(settings.validity, contrast=contrast)
-        if mutations.sound:
+        if mutations.audio:
             changes["validity"] = settings.validity
         plan = dataclasses.replace(self, options={**self.options, **changes})
         return plan, dataclasses.replace(settings, **changes)

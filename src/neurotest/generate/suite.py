@@ -37,7 +37,8 @@ class RandomControl:
 
 @dataclass(frozen=True, eq=False)
 class RegressionValues:
-    """Of a target that predicts a quantity: its answers to the seeds and to the outputs (n,), and how far they may be apart."""
+    """Of a target that predicts a regression value: its answers to the seeds and to the outputs (n,), and how far they may be
+    apart."""
 
     before: NDArray[np.float64]
     after: NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Operators on sound: waveforms (n, 1, samples) or (n, samples) in [0, 1], silence at 1/2, one parameter row per item.
+"""Operators on audio: waveforms (n, 1, samples) or (n, samples) in [0, 1], silence at 1/2, one parameter row per item.
 
 All of them compute in double precision and item by item, so that a mutant is the same, bit for bit, when it is made again alone.
 """
@@ -81,7 +81,7 @@ class _Speed(_AudioOperator):
 
 @dataclass(frozen=True)
 class _Background(_AudioOperator):
-    """Noise under the sound at a signal-to-noise ratio in decibels; parameters: ratio, number of the noise.
+    """Noise under the audio at a signal-to-noise ratio in decibels; parameters: ratio, number of the noise.
 
     slope: how the noise falls with frequency, 0 white and 1 pink.
     """
@@ -115,7 +115,7 @@ class _Band(_AudioOperator):
 
 @dataclass(frozen=True)
 class _Reverberation(_AudioOperator):
-    """A room: the sound and a decaying noise of its echoes; parameters: echoes beside the sound, number of the room.
+    """A room: the audio and a decaying noise of its echoes; parameters: echoes beside it, number of the room.
 
     decay: the share of the clip after which echoes have fallen by 60 decibels.
     """
@@ -161,7 +161,7 @@ CLEAN = 100.0  # decibels at which nothing of 16 bits is changed
     "audio",
     paper="",
     cost="a few transforms of the clip; about as much as a small network on it",
-    differs="The excitability paper changes features of speech, not the sound itself, and names no operators for it: these are "
+    differs="The excitability paper changes features of speech, not the audio itself, and names no operators for it: these are "
     "ours. Strengths are those at which a listener still understands: noise down to 10 dB, speed within 15 %, 5 bits.",
 )
 class AudioMutations(RuleMutations):
@@ -171,7 +171,7 @@ class AudioMutations(RuleMutations):
     decay: of reverberation, the share of a clip after which echoes have fallen by 60 decibels.
     """
 
-    sound: ClassVar[bool] = True
+    audio: ClassVar[bool] = True
     decay: float = setting(0.3, "a share of the clip, 0.3 by default", above=0, most=10)
 
     def _families(self) -> Sequence[Family]:
@@ -197,7 +197,7 @@ class AudioMutations(RuleMutations):
             raise BadInput(
                 "unsuitable",
                 "shape",
-                f"mutations of sound need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
+                f"mutations of audio need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
             )
 
 
@@ -212,7 +212,7 @@ MILD = (
 
 
 def mild_variants(x: Tensor, levels: Levels | None) -> Iterator[Tensor]:
-    """Sixteen mild changes of a batch in [0, 1], the same for every sound, each of the batch's shape."""
+    """Sixteen mild changes of a batch in [0, 1], the same for every clip, each of the batch's shape."""
     mutations = AudioMutations()
     for change in MILD:
         yield apply_to_all(mutations, x, change, levels=levels)

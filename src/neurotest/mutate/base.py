@@ -99,7 +99,7 @@ class Mutations(Settings, ABC):
     """Base of all mutations: a subclass says its families."""
 
     formerly: ClassVar[tuple[str, ...]] = ()  # names of the class in the runs of older versions
-    sound: ClassVar[bool] = False  # whether it changes waveforms
+    audio: ClassVar[bool] = False  # whether it changes waveforms
 
     @abstractmethod
     def _families(self) -> Sequence[Family]: ...
@@ -228,7 +228,7 @@ class Mutations(Settings, ABC):
                 "unsuitable",
                 "shape",
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "audio` takes sound, `--mutations tensorfuzz` anything.",
+                "audio` takes audio, `--mutations tensorfuzz` anything.",
             )
 
 

@@ -1,4 +1,4 @@
-"""Sixteen mild changes, the same for every input: small enough that a sound decision stands."""
+"""Sixteen mild changes, the same for every input: small enough that a reliable decision stays."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Rules95(RuleMutations):
 class Rules98(Rules95):
     """rules95 and style transfer at strengths 0.4, 0.6 and 0.8.
 
-    styles: a folder of style pictures (default: generated ones). transfers: other transfers, for example AdaIN.
+    styles: a folder of style images (default: generated ones). transfers: other transfers, for example AdaIN.
     """
 
     opens: ClassVar[tuple[str, ...]] = ("styles",)

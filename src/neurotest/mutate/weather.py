@@ -17,13 +17,13 @@ from neurotest.mutate.pixel import Add, Blur
 
 SLANTS = (-0.4, 0.0, 0.4)  # columns by which rain falls aside in a row
 DROP, BRIGHT = 0.5, 0.85  # how much of what is behind a drop it hides, and its own light
-LENGTH = 8  # a drop is an eighth of the picture long
-FOOT = 0.25  # at the foot of a picture there is so much of the fog: what is there is near
+LENGTH = 8  # a drop is an eighth of the image long
+FOOT = 0.25  # at the foot of an image there is so much of the fog: what is there is near
 LIGHT = 0.75  # of the fog
 
 
 class _Rain(Operator):
-    """Bright streaks, all falling the same way; parameters: how much of the picture they start on, number of the rain."""
+    """Bright streaks, all falling the same way; parameters: how much of the image they start on, number of the rain."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         height, width = x.shape[2:]

@@ -69,7 +69,7 @@ class Operators:
 
     def broader(self) -> Operators:
         """These, and changes of no particular kind, which nothing is judged by; images of classes only."""
-        if any(one.sound or isinstance(one, TensorFuzzMutations | WeatherMutations) for one in self.sets):
+        if any(one.audio or isinstance(one, TensorFuzzMutations | WeatherMutations) for one in self.sets):
             return self
         broad = BroadMutations()
         return Operators((*self.names, *broad.names), (*self.sets, broad))

@@ -92,8 +92,8 @@ def deepxplore_suite(
 
 
 def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
-    """Seeds for which all targets predict one class (or quantities within the tolerance of the first), the right one unless
-    `keep_wrong`, and how many the targets differ on."""
+    """Seeds for which all targets predict one class (or regression values within the tolerance of the first), the right one
+    unless `keep_wrong`, and how many the targets differ on."""
     seeds = choose_seeds(targets[0], source, keep_wrong=keep_wrong, batch=batch)
     same = np.ones(len(seeds), dtype=bool)
     with torch.inference_mode():
@@ -111,7 +111,7 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
 
 
 def of_seeds(seeds: Seeds) -> NDArray[Any]:
-    """(n,) what the first target says of the seeds: classes, or quantities."""
+    """(n,) what the first target says of the seeds: classes, or regression values."""
     return seeds.roots.predicted if seeds.values is None else seeds.values
 
 
@@ -160,7 +160,7 @@ class _Diff(Batches[DiffResult]):
         first = next((target for target in targets if target.shape is not None), targets[0])
         source = open_data(first, seeds, limit=settings["limit"])
         check_targets(targets, method, source)
-        method.check(source.shape, sound=is_sound(source.dtype, source.shape))
+        method.check(source.shape, audio=is_sound(source.dtype, source.shape))
         for target in targets:
             target.survey().find(method.layers)  # a missing layer is refused before a run is made
         chosen, disagreed = agreeing(targets, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
@@ -214,7 +214,7 @@ class _Diff(Batches[DiffResult]):
         )  # fmt: skip
 
     def _classes(self, said: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Classes as they are; quantities as the bins they count as beside the answers to the seeds."""
+        """Classes as they are; regression values as the bins they count as beside the answers to the seeds."""
         bins = self.target.bins
         return said if bins is None else self.seeds.counted(bins.logits(torch.from_numpy(said)), rows)
 
@@ -235,8 +235,8 @@ def differs(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float 
 
 
 def deviant(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float | None = None) -> NDArray[Any]:
-    """The prediction of the first target that left the seed's class; the class itself where none did. Of quantities that of the
-    target that is farthest from the answer to the seed."""
+    """The prediction of the first target that left the seed's class; the class itself where none did. Of regression values that
+    of the target that is farthest from the answer to the seed."""
     rows = np.arange(len(predictions))
     if tolerance is not None:
         return np.asarray(predictions[rows, np.abs(predictions - expected[:, None]).argmax(1)])

@@ -82,8 +82,8 @@ WEIGHTS = "the paper uses 1, 0.1 and 0"
 )  # fmt: skip
 class DeepXplore(Method):
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
-    uncovered neuron of each target, under a constraint, until the targets disagree. Of quantities it is the answers themselves,
-    in bins, that are driven apart, until they differ by more than the tolerance.
+    uncovered neuron of each target, under a constraint, until the targets disagree. Of regression values it is the answers
+    themselves, in bins, that are driven apart, until they differ by more than the tolerance.
 
     constraint: `light`, `occlusion` (a rectangle), `blackout` (small black patches) or `free`. step: of a gradient whose root
     mean square is 1. eps: the largest change by `light` and `free`. patches: black ones, at most (None: one per step). side: of
@@ -108,13 +108,13 @@ class DeepXplore(Method):
     def operator(self) -> str:
         return f"deepxplore-{self.constraint}"
 
-    def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
+    def check(self, shape: tuple[int, ...], *, audio: bool = False) -> None:
         _check_shape(self.constraint, shape)
-        if sound and self.constraint == "light":
+        if audio and self.constraint == "light":
             raise BadInput(
                 "unsuitable",
                 "light",
-                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001.",
+                "constraint='light' moves all samples of audio alike, which nobody hears: use deepxplore:free,step=0.001.",
             )
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:

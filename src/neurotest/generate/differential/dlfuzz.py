@@ -106,8 +106,8 @@ class DLFuzz(Method):
     """Climb `class_weight` x the logits of the next four classes - that of the seed's class + `neuron_weight` x ten neurons.
 
     strategy: which neurons: `often` covered, `rarely` covered, `weight` (the tenth with the largest mean weight), `threshold`
-    (next to being covered); several joined by + share them. within: images that gain coverage and lie this close to the seed
-    (L2 over its own) are climbed from again, up to `generations` times. Every step that fails is an output. Of a quantity it
+    (next to being covered); several joined by + share them. within: images that gain coverage and lie this close to the seed (L2
+    over its own) are climbed from again, up to `generations` times. Every step that fails is an output. Of a regression value it
     climbs how far the answer has moved, in bins, instead of the logits.
     """
 
@@ -146,7 +146,7 @@ class _Batch:
     """One batch of seeds, where each ended, and its outputs."""
 
     seed: Tensor
-    classes: NDArray[Any]  # or quantities
+    classes: NDArray[Any]  # or regression values
     last: Tensor
     x: list[Tensor] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)

@@ -121,34 +121,34 @@ class Output:
 
     logits: Tensor  # (n, classes), part of the graph
     values: _Values
-    bins: Bins | None = None  # where the target predicts a quantity
+    bins: Bins | None = None  # where the target predicts a regression value
 
     @property
     def predicted(self) -> NDArray[Any]:
-        """(n,) classes, or quantities."""
+        """(n,) classes, or regression values."""
         return answers(self.logits.detach(), self.bins)
 
     def away(self, own: Tensor) -> Tensor:
-        """(n,) what an objective adds up: the logit of the own class, or the quantity in bins."""
+        """(n,) what an objective adds up: the logit of the own class, or the regression value in bins."""
         if self.bins is not None:
             return self.bins.values(self.logits) / self.bins.width
         return self.logits.gather(1, own[:, None])[:, 0]
 
 
 def answers(logits: Tensor, bins: Bins | None) -> NDArray[Any]:
-    """(n,) classes, -1 where a logit is no number; of a quantity what it is, NaN there."""
+    """(n,) classes, -1 where a logit is no number; of a regression value what it is, NaN there."""
     return predicted(logits) if bins is None else np.asarray(bins.values(exact(logits)).cpu().numpy())
 
 
 def apart(answered: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
-    """(n, targets) -> (n,) which targets disagree: other classes, or quantities farther apart than the tolerance."""
+    """(n, targets) -> (n,) which targets disagree: other classes, or regression values farther apart than the tolerance."""
     if tolerance is None:
         return np.asarray((answered != answered[:, :1]).any(1))
     return np.asarray(~(np.ptp(answered, axis=1) <= tolerance))
 
 
 def left(answered: NDArray[Any], before: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
-    """Which answers are not those of before: other classes, or quantities farther away than the tolerance. Same shapes."""
+    """Which answers are not those of before: other classes, or regression values farther away than the tolerance. Same shapes."""
     if tolerance is None:
         return np.asarray(answered != before)
     return np.asarray(~(np.abs(answered - before) <= tolerance))
@@ -160,7 +160,7 @@ class Ensemble(Passes):
     def __init__(self, targets: Sequence[Target], layers: str, *, levels: Levels | None) -> None:
         super().__init__()
         self.targets, self.levels = tuple(targets), levels
-        self.tolerance = targets[0].tolerance  # of a quantity
+        self.tolerance = targets[0].tolerance  # of a regression value
         self.neurons = [Neurons(target, layers) for target in targets]
         self._probes = [Probe(t, n.want, grad=True) for t, n in zip(targets, self.neurons, strict=True)]
         self._open = ExitStack()
@@ -187,7 +187,7 @@ class Ensemble(Passes):
         return outputs
 
     def predict(self, u: Tensor) -> NDArray[Any]:
-        """(n, targets) classes or quantities, without a graph."""
+        """(n, targets) classes or regression values, without a graph."""
         self.forwards += len(u) * len(self)
         with torch.no_grad():
             each = [answers(target.logits(from_unit(u, target.bounds)), target.bins) for target in self.targets]
@@ -229,7 +229,7 @@ class BatchOutputs:
 
 
 class Search(Protocol):
-    """A method at work: it remembers what was covered, and can be saved between batches. classes: or quantities, where the
+    """A method at work: it remembers what was covered, and can be saved between batches. classes: or regression values, where the
     targets predict one."""
 
     def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs: ...
@@ -253,7 +253,7 @@ class Method(Settings, ABC):
     def operator(self) -> str:
         return self.name
 
-    def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
+    def check(self, shape: tuple[int, ...], *, audio: bool = False) -> None:
         """Refuse inputs that it cannot change."""
 
     @abstractmethod

@@ -36,7 +36,7 @@ class Mutant:
     accepted: bool
     gain: float
     distance: tuple[float, float, float]  # L0, L2, Linf to the seed, in [0, 1]
-    answer: float | None = None  # the quantity, where the target predicts one
+    answer: float | None = None  # the regression value, where the target predicts one
 
     @property
     def fault(self) -> bool:

@@ -27,7 +27,7 @@ DIFFERS = (
 
 class Attack(Settings, ABC):
     """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y or, where y is in floating point,
-    from that quantity."""
+    from that regression value."""
 
     name: ClassVar[str]
     regularised: ClassVar[bool] = True  # whether it can use the diversity regulariser
@@ -139,8 +139,8 @@ MOST_WEIGHT = 1e10
     presets={"mnist-code": {"rate": 5e-4, "steps": 1000}, "cifar10-code": {"rate": 1e-2, "steps": 1000}},
 )
 class CW(Attack):
-    """The smallest maximum change after which another class leads by at least kappa (in logits), or a quantity is farther off
-    than the tolerance by at least kappa (in its unit; the study takes .05, .1 and .2 of steering angles)."""
+    """The smallest maximum change after which another class leads by at least kappa (in logits), or a regression value is farther
+    off than the tolerance by at least kappa (in its unit; the study takes .05, .1 and .2 of steering angles)."""
 
     name: ClassVar[str] = "cw"
     kappa: float = setting(0.0, "the study uses 0, 20 and 40", least=0)

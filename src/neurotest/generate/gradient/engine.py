@@ -76,8 +76,8 @@ def lead_of(logits: Tensor, y: Tensor) -> Tensor:
 
 
 def moved(values: Tensor, before: Tensor, bins: Bins) -> Tensor:
-    """(n,) how far quantities have moved. Where they have not, both sides are equally far: towards the middle there is more
-    room."""
+    """(n,) how far regression values have moved. Where they have not, both sides are equally far: towards the middle there is
+    more room."""
     middle = (bins.low + bins.high) / 2
     away = (values - before).detach().sign()
     return (values - before) * torch.where(away != 0, away, (middle - before).sign() + (before == middle).to(before))
@@ -128,13 +128,13 @@ class Engine(Passes):
             return _Output(trace.logits, penalty.sum())
 
     def lead(self, logits: Tensor, y: Tensor) -> Tensor:
-        """(n,) how far the class y leads the best other; of a quantity y, how much farther it may move."""
+        """(n,) how far the class y leads the best other; of a regression value y, how much farther it may move."""
         if (bins := self.target.bins) is None or not y.is_floating_point():
             return lead_of(logits, y)
         return bins.tolerance - moved(bins.values(logits), y.to(logits), bins)
 
     def wrong(self, logits: Tensor, y: Tensor) -> Tensor:
-        """(n,) whether the class is another one than y, or the quantity farther from y than the tolerance."""
+        """(n,) whether the class is another one than y, or the regression value farther from y than the tolerance."""
         if (bins := self.target.bins) is None or not y.is_floating_point():
             return logits.argmax(1) != y
         values = bins.values(exact(logits))
@@ -149,8 +149,8 @@ class Engine(Passes):
         return (moved(values, exact(y), bins).sum() / bins.width).to(logits)
 
     def gradient(self, u: Tensor, y: Tensor, *, first: bool = False) -> Tensor:
-        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled. Of a quantity y
-        it is the distance from it, in bins, that counts instead of the cross-entropy.
+        """Of (cross-entropy - lambda x divergence) towards u; inputs are independent unless they are coupled. Of a regression
+        value y it is the distance from it, in bins, that counts instead of the cross-entropy.
 
         Where they are independent, photographs go through a large network in parts.
         """

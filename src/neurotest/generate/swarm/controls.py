@@ -73,8 +73,8 @@ def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) 
 
 
 def pgd(problem: Problem, *, random: int) -> SwarmControl:
-    """Projected gradient ascent on the cross-entropy (of a quantity, on how far it moved); projection stands outside the graph,
-    where it hides no gradient."""
+    """Projected gradient ascent on the cross-entropy (of a regression value, on how far it moved); projection stands outside the
+    graph, where it hides no gradient."""
     target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     step = (ball.length(seeds) if ball.norm != "none" else torch.ones(len(seeds), 1)).to(seeds) / 4
     step = step.view(-1, *[1] * (seeds.ndim - 1))

@@ -217,23 +217,23 @@ class Swarm:
             else:
                 self._run_turns(self._surveying(rows, reach), rows, labels, cost)
 
-    def _on_sphere_of_sound(self) -> bool:
-        """Whether the change can be made of tones: sound, in a ball that is a sphere."""
-        sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
-        if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
+    def _tones_fit(self) -> bool:
+        """Whether the change can be made of tones: audio, in a ball that is a sphere."""
+        audio = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        if self.settings.moves in ("tones", "chords") and not (audio and self.ball.round):
             raise BadInput(
                 "unsuitable",
                 "moves",
-                f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.",
+                f"moves={self.settings.moves!r}: it needs audio (16-bit samples) and norm=snr or l2; use tiles.",
             )
-        return sound and self.ball.round
+        return audio and self.ball.round
 
     def _reach(self) -> tuple[Footprint | Reach | None, int]:
         """How far a value, or a tone, reaches in the first layer, and what a turn costs; None: tiles or single tones are used."""
-        settings, sound = self.settings, self._on_sphere_of_sound()
+        settings, audio = self.settings, self._tones_fit()
         if settings.moves in ("tiles", "tones"):
             return None, 0
-        reach = self._measured(sound and settings.moves != "lattice")
+        reach = self._measured(audio and settings.moves != "lattice")
         if reach is None and settings.moves in NEEDED:
             raise BadInput(
                 "conflict",
@@ -286,7 +286,7 @@ class Swarm:
     def _run_tiles(self, rows: Tensor, labels: int | None) -> None:
         settings = self.settings
         moves: Tiles | Tones = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
-        if self._on_sphere_of_sound() and settings.moves != "tiles":
+        if self._tones_fit() and settings.moves != "tiles":
             rate = self.measure.problem.target.preprocess.rate or NOMINAL
             moves = Tones(self.seeds[rows], self.ball, settings.particles, rate)
         self._start(moves, rows)

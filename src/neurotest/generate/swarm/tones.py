@@ -31,11 +31,11 @@ CHORD_SHARES = (1.0, 0.125)  # of the tones that help, the best ones
 CHORD_STEPS = (0.25, 0.5, 1.0, 2.0)  # towards them, in radii
 REACHED_SHARE = 0.15  # of the largest change of a line of the map: less is not counted as reached
 FEWEST_TONES = 4  # tones of a chord, on average: with fewer, tones one by one are as good
-REACH_NOISES = 2  # sounds on which the reach of tones is measured
+REACH_NOISES = 2  # noises on which the reach of tones is measured
 
 
 class Plane:
-    """Sounds of one length as a plane (frequencies, times) of tones, orthonormal but for what is cut off at the end.
+    """Audio of one length as a plane (frequencies, times) of tones, orthonormal but for what is cut off at the end.
 
     The modified discrete cosine transform: a tone lasts two blocks, under half a period of a sine, and blocks overlap, the last
     with the first.
