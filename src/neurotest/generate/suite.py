@@ -1,4 +1,4 @@
-"""What an attack produced: the suite itself and its numbers, beside random noise of the same size."""
+"""What an attack produced: the suite and its numbers, compared with random noise of the same size, and how a run stores it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.stats.evenness import evenness
 from neurotest.target import Target
+
+SUITE = "suite.npz"
+own(r"suite\.npz")
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,25 +199,17 @@ def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tenso
     return out.clamp(0, 1).view_as(seed)
 
 
-SUITE = "suite.npz"
-own(r"suite\.npz")
-
-
 def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
-    """Fill a new run; of the faults the first `stored` become files."""
+    """Fill a new run: every output a row, the suite as one file of data; the first `stored` faults and their seeds are files."""
     with run.file(SUITE).writing() as out:
-        np.savez_compressed(
-            out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, positions=result.positions,
-            fault=result.fault,
-        )  # fmt: skip
+        which = {"positions": result.positions, "fault": result.fault}
+        np.savez_compressed(out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, **which)
     contents, numbers = content_ids(np.asarray(result.x)), result.numbers
+    columns = zip(*(part.tolist() for part in (numbers, contents, result.expected, result.predicted)), strict=True)
     rows = (
-        InputRow(
-            position=int(number), content=str(contents[i]), label=int(result.expected[i]), predicted=int(result.predicted[i]),
-            extra=result.about(i),
-        )
-        for i, number in enumerate(numbers)
-    )  # fmt: skip
+        InputRow(position=number, content=content, label=label, predicted=predicted, extra=result.about(i))
+        for i, (number, content, label, predicted) in enumerate(columns)
+    )
     shown = np.flatnonzero(result.fault)[:stored]
     with run.transaction():
         run["classes"] = list(result.classes or ())

@@ -49,9 +49,7 @@ class Neurons:
         self.layers = target.survey().find(layers)
         self.widths = [layer.neurons() for layer in self.layers]
         channel = Want(layers=layers)
-        self._means: dict[str, Keep] = {
-            layer.name: reducer(channel, layer.axis, len(layer.shape) + 1) for layer in self.layers
-        }  # fmt: skip
+        self._means: dict[str, Keep] = {layer.name: reducer(channel, layer.axis, len(layer.shape) + 1) for layer in self.layers}
 
     def __len__(self) -> int:
         return sum(self.widths)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -81,11 +81,6 @@ class Tally:
     # the campaign was begun by a version that did not keep it.
     first: dict[tuple[int, Key], int] | None = field(default_factory=dict)
 
-    COUNTS = (
-        "batches", "iterations", "forwards", "tested", "drawn", "valid", "rounds", "idle", "outputs", "accepted", "faults",
-        "accepted_faults", "unstable", "rejected", "seconds", "last_family",
-    )  # fmt: skip
-
     def add(self, mutant: Mutant) -> bool:
         """Count an output; whether it opens a new family."""
         self.outputs += 1
@@ -106,7 +101,7 @@ class Tally:
         return new
 
     def counts(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in self.COUNTS}
+        return {name: getattr(self, name) for name in COUNTS}
 
     @property
     def unseen(self) -> float | None:
@@ -138,12 +133,15 @@ class Tally:
     @classmethod
     def read(cls, content: dict[str, Any]) -> Tally:
         content = {"rejected": content.get("condemned"), **content}  # its name in the first version
-        tally = cls(**{name: content[name] for name in cls.COUNTS}, first=None)
+        tally = cls(**{name: content[name] for name in COUNTS}, first=None)
         tally.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
         tally.roots = {int(r) for r in content["roots"]}
         tally.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
         tally.operators, tally.tried = Counter(content["operators"]), Counter(content["tried"])
         return tally
+
+
+COUNTS = tuple(field.name for field in fields(Tally) if field.type in ("int", "float"))
 
 
 class Seen:

@@ -26,6 +26,7 @@ BLOCK_TURNS = 64  # turns whose first numbers are drawn together
 EARLY_NUMBERS = 49  # of a turn: whose turn it is, and 16 draws
 MOST_MISSES = 50  # draws in a row that give no valid mutant end a turn
 PIECE = 1 << 22  # values of mutants that are made at once: some copies of them are needed meanwhile
+Rows = NDArray[np.int64]
 LOOK, LOOK_FARTHER = 2, 8  # draws per mutant that is needed; more after a miss, because few mutants of such a seed are valid
 
 
@@ -146,15 +147,24 @@ class _Lookahead:
     windows: list[int]  # rows per turn
 
 
+@dataclass(frozen=True, eq=False)
+class _Mutants:
+    """As they would be saved."""
+
+    x: NDArray[np.generic]  # (m, *shape)
+    valid: NDArray[np.bool_]  # (m,) which changed something and are within validity
+    contents: list[str]
+    keys: list[int]
+
+
 class Proposer:
     """Draws, applies and checks mutations. Rules that can give nothing new of a seed are remembered in its entry."""
 
     def __init__(self, seeds: Seeds, settings: Settings, device: torch.device | str) -> None:
         self.seeds, self.settings, self.device = seeds, settings, device
         validity = settings.validity
-        self._unchecked = np.array([
-            (f.once and not validity.check_once) or (f.exempt and validity.style_exempt) for f in settings.mutations.families
-        ])  # fmt: skip
+        once, exempt = not validity.check_once, validity.style_exempt
+        self._unchecked = np.array([(f.once and once) or (f.exempt and exempt) for f in settings.mutations.families])
 
     def propose(self, turns: list[Turn], chunk: int, most: int, tally: Tally, seen: Seen) -> Proposals:
         """At most `chunk` mutants for each turn, and at most so many in all.
@@ -165,10 +175,8 @@ class Proposer:
         status, rule = lookahead.status, lookahead.rule
         new = np.flatnonzero((status == UNTRIED) & lookahead.needed)
         once, place = _distinct(lookahead.number[new], rule[new])
-        stored, valid = self._make([turns[i].entry for i in lookahead.owner[new[once]]], lookahead.draws[new[once]])
-        contents: list[str] = content_ids(stored).tolist()
-        keys = [int(content, 16) for content in contents]
-        old = ~np.array(seen.new(keys), dtype=bool)
+        mutants = self._make([turns[i].entry for i in lookahead.owner[new[once]]], lookahead.draws[new[once]])
+        valid, old = mutants.valid, ~np.array(seen.new(mutants.keys), dtype=bool)
         good, repeated = status == OUTPUT, status == OUTPUT
         good[new], repeated[new] = valid[place], (valid & old)[place]
         for row in new[once][~valid | old].tolist():
@@ -178,31 +186,27 @@ class Proposer:
             turns[i].tested += 1
         fresh = chosen[~repeated[chosen]]
         tally.valid += len(fresh)
-        index, owners = place[np.searchsorted(new, fresh)], lookahead.owner[fresh]
+        owners = lookahead.owner[fresh]
         edges = np.searchsorted(owners, np.arange(len(turns) + 1)).tolist()
-        return Proposals(
-            x=stored[index], owner=owners,
-            roots=np.array([turn.entry.root for turn in turns], dtype=np.int64)[owners], draws=lookahead.draws[fresh],
-            rows=[list(range(a, b)) for a, b in pairwise(edges)], seeds=self.seeds, device=self.device,
-            contents=[contents[i] for i in index], keys=[keys[i] for i in index],
-        )  # fmt: skip
+        roots = np.array([turn.entry.root for turn in turns], dtype=np.int64)[owners]
+        rows = [list(range(a, b)) for a, b in pairwise(edges)]
+        return self._proposals(mutants, place[np.searchsorted(new, fresh)], owners, roots, lookahead.draws[fresh], rows)
 
     def make_planned(self, entries: list[Entry], draws: Draws, tally: Tally, seen: Seen) -> tuple[Proposals, NDArray[np.bool_]]:
         """The mutants of a plan that are valid and were not output before, each once, and which of the plan are valid."""
-        stored, valid = self._make(entries, draws)
-        contents: list[str] = content_ids(stored).tolist()
-        keys = [int(content, 16) for content in contents]
-        first = np.zeros(len(keys), dtype=bool)
-        first[np.unique(np.array(keys, dtype=np.uint64), return_index=True)[1]] = True
-        rows = np.flatnonzero(valid & first & np.array(seen.new(keys), dtype=bool))
+        mutants = self._make(entries, draws)
+        first = np.zeros(len(entries), dtype=bool)
+        first[np.unique(np.array(mutants.keys, dtype=np.uint64), return_index=True)[1]] = True
+        rows = np.flatnonzero(mutants.valid & first & np.array(seen.new(mutants.keys), dtype=bool))
         tally.drawn, tally.valid = tally.drawn + len(entries), tally.valid + len(rows)
-        proposals = Proposals(
-            x=stored[rows], owner=rows,
-            roots=np.array([entry.root for entry in entries], dtype=np.int64)[rows], draws=draws[rows],
-            rows=[[i] for i in range(len(rows))], seeds=self.seeds, device=self.device,
-            contents=[contents[i] for i in rows], keys=[keys[i] for i in rows],
-        )  # fmt: skip
-        return proposals, valid
+        roots = np.array([entry.root for entry in entries], dtype=np.int64)[rows]
+        return self._proposals(mutants, rows, rows, roots, draws[rows], [[i] for i in range(len(rows))]), mutants.valid
+
+    def _proposals(
+        self, mutants: _Mutants, index: Rows, owner: Rows, roots: Rows, draws: Draws, rows: list[list[int]]
+    ) -> Proposals:
+        contents, keys = ([column[i] for i in index] for column in (mutants.contents, mutants.keys))
+        return Proposals(mutants.x[index], owner, roots, draws, rows, self.seeds, self.device, contents, keys)
 
     def _look_ahead(self, turns: list[Turn], chunk: int) -> _Lookahead:
         space = self.settings.mutations
@@ -223,15 +227,15 @@ class Proposer:
             entry.rule_status = self.settings.mutations.idle.astype(np.int8)  # a rule that changes nothing is INVALID
         return entry.rule_status
 
-    def _make(self, entries: list[Entry], draws: Draws) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
-        """The mutants (m, *shape) as they would be saved, and which of them changed something and are valid."""
+    def _make(self, entries: list[Entry], draws: Draws) -> _Mutants:
         dtype = self.seeds.x.dtype if self.seeds.levels else np.float32
         stored = np.empty((len(entries), *self.seeds.x.shape[1:]), dtype)
         valid = np.zeros(len(entries), dtype=bool)
         with torch.inference_mode():
             for part in _pieces(stored):
                 stored[part], valid[part] = self._make_piece(entries[part], draws[part])
-        return stored, valid
+        contents: list[str] = content_ids(stored).tolist()
+        return _Mutants(stored, valid, contents, [int(content, 16) for content in contents])
 
     def _make_piece(self, entries: list[Entry], draws: Draws) -> tuple[NDArray[np.generic], NDArray[np.bool_]]:
         seeds, settings, device = self.seeds, self.settings, self.device

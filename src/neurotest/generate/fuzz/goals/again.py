@@ -25,9 +25,10 @@ class FoundAgain(Goal):
         state = _AgainState(self, subject)
         families = self._families()
         wanted = [
-            (t, p, subject.operators.index(o)) for t, p, o in families
+            (t, p, subject.operators.index(o))
+            for t, p, o in families
             if o in subject.operators and 0 <= t < subject.classes and 0 <= p < subject.classes
-        ]  # fmt: skip
+        ]
         if not wanted:
             raise BadInput("empty", "families", f"the goal again: {self.run} holds no family of these classes and mutations.")
         true, predicted, operator = np.array(wanted).T

@@ -105,10 +105,11 @@ class Temperature:
     def _packed(self, batches: list[tuple[NDArray[np.float32], NDArray[np.int64]]]) -> dict[str, NDArray[Any]]:
         parts = batches or [(np.zeros((0, 1), dtype=np.float32), np.zeros(0, dtype=np.int64))]
         return {
-            "temperature": np.array([self.value]), "outcomes": np.concatenate([outcome for _, outcome in parts]),
+            "temperature": np.array([self.value]),
+            "outcomes": np.concatenate([outcome for _, outcome in parts]),
             "forecasts": np.concatenate([logits for logits, _ in parts]),
             "sizes": np.array([len(outcome) for _, outcome in batches], dtype=np.int64),
-        }  # fmt: skip
+        }
 
     def _take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         edges = np.cumsum(arrays["sizes"])[:-1]
