@@ -22,8 +22,7 @@ from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
 from neurotest.mutate.chain import Mutation, apply_to_all
-from neurotest.mutate.operators import Operator
-from neurotest.mutate.pixel import normal_noise
+from neurotest.mutate.operators import Operator, normal_noise
 
 QUIET = 1e-12  # power of what counts as silence
 MU = 255.0  # of the companding that telephones use

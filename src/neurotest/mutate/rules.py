@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,14 +16,125 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Affine, Contrast, Paste, Rotation, ShareTranslation, Slant, Translation
-from neurotest.mutate.pixel import BILATERAL, Add, Blur, Noise, PixelChange, SharedBlur, WhiteNoise
+from neurotest.mutate.operators import (
+    BILATERAL,
+    Add,
+    Affine,
+    Blur,
+    Contrast,
+    Operator,
+    Rotation,
+    Scale,
+    WhiteNoise,
+    shifted,
+    slanted,
+    streams,
+    warp,
+)
 from neurotest.mutate.style import AdaIN, Style, StyleImages, StyleTransfer
 
 MOVES = ((-5, -5), (-5, 0), (0, -5), (0, 0), (5, 0), (0, 5), (5, 5))
 PIXEL_SHARE = 1 / 30  # of the size, instead of a pixel: 5 of them are 5 pixels of 28 and of 32
 RANGE_QUANTILES = (0.001, 0.999)  # quantiles between which the values of the data lie
 ENOUGH_VALUES = 2_000_000  # values that show the range
+USUAL = 30  # pixels of the images that fuzzers were made for: 28 of MNIST, 32 of CIFAR-10
+
+
+class _Translation(Affine):
+    """Move by a number of pixels (right, down); black comes in."""
+
+    integers = True
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        return shifted(parameters[:, :2], height, width)
+
+
+class _ShareTranslation(Affine):
+    """Move by a share of the size (right, down), rounded to whole pixels; black comes in."""
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        pixels = (parameters[:, :2] * parameters.new_tensor([width, height])).round()
+        return shifted(pixels, height, width)
+
+
+class _Slant(Affine):
+    """Shear along x by a factor."""
+
+    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
+        return slanted(parameters[:, 0], height, width)
+
+
+@dataclass(frozen=True)
+class _Paste(Scale):
+    """Shrink about the centre with cubic interpolation onto a canvas that is `white` or black."""
+
+    white: bool = True
+    batched: ClassVar[bool] = False
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        inverted = 1 - x if self.white else x  # the warp fills with zeros
+        moved = warp(inverted, self.matrix(parameters, x.shape[2], x.shape[3]).to(x), "bicubic").clamp(0, 1)
+        return 1 - moved if self.white else moved
+
+
+class _SharedBlur(Blur):
+    """The same blurs, as wide beside the image as they are beside one of USUAL pixels.
+
+    Larger images are blurred at that size, by means over squares and linear interpolation back; of smaller ones every pixel is a
+    square of several.
+    """
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        size, (height, width) = min(x.shape[-2:]), x.shape[-2:]
+        if (times := round(USUAL / size)) > 1:
+            wide = x.repeat_interleave(times, -2).repeat_interleave(times, -1)
+            return torch.nn.functional.avg_pool2d(super().apply(wide, parameters), times)
+        if (times := round(size / USUAL)) > 1:
+            small = torch.nn.functional.adaptive_avg_pool2d(x, (round(height / times), round(width / times)))
+            blurred = super().apply(small, parameters)
+            return torch.nn.functional.interpolate(blurred, (height, width), mode="bilinear", align_corners=False)
+        return super().apply(x, parameters)
+
+
+def _noise(parameters: Tensor, x: Tensor, make: Callable[[np.random.Generator, Tensor], Tensor]) -> Tensor:
+    """One item after the other, each from its own stream."""
+    return torch.stack([make(random, one) for random, one in zip(streams("mutate.noise", parameters), x, strict=True)])
+
+
+class _PixelChange(Operator):
+    """So many pixels get a value drawn between 0 and 1; parameters: how many, number of the noise."""
+
+    integers = True
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        counts = iter(parameters[:, 0].tolist())
+
+        def make(random: np.random.Generator, one: Tensor) -> Tensor:
+            places = random.choice(one[0].numel(), min(int(next(counts)), one[0].numel()), replace=False)
+            changed = one.flatten(1).clone()
+            changed[:, torch.from_numpy(places).to(one.device)] = torch.from_numpy(random.random((len(one), len(places)))).to(one)
+            return changed.view_as(one)
+
+        return _noise(parameters, x, make)
+
+
+class _Noise(Operator):
+    """Three kinds: 1 normal noise of spread 0.05, 2 salt and pepper on 0.4 % of the values, 3 speckle, x * (1 + normal 0.1)."""
+
+    mildest_first = ()  # none is milder than another
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        kinds = iter(parameters[:, 0].tolist())
+
+        def make(random: np.random.Generator, one: Tensor) -> Tensor:
+            kind = int(next(kinds))
+            if kind == 2:
+                drawn = torch.from_numpy(random.random(tuple(one.shape))).to(one)
+                return torch.where(drawn < 0.002, 0.0, torch.where(drawn > 0.998, 1.0, one))
+            normal = torch.from_numpy(random.standard_normal(tuple(one.shape))).to(one)
+            return one + 0.05 * normal if kind == 1 else one * (1 + 0.1 * normal)
+
+        return _noise(parameters, x, make)
 
 
 def _contrast_of(x: Tensor) -> float:
@@ -76,11 +188,11 @@ class Rules95(RuleMutations):
 
     def _families(self) -> Sequence[Family]:
         image, contrast = self.units == "image", self.contrast or 1.0
-        translation: Affine = ShareTranslation() if image else Translation()
-        unit, blur = (PIXEL_SHARE, SharedBlur()) if image else (1.0, Blur())
+        translation: Affine = _ShareTranslation() if image else _Translation()
+        unit, blur = (PIXEL_SHARE, _SharedBlur()) if image else (1.0, Blur())
         return (
             Family("translation", translation, tuple((a * unit, b * unit) for a, b in MOVES), (0.0, 0.0), once=True),
-            Family("scale", Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),
+            Family("scale", _Paste(white=self.white), single((0.8, 0.85, 0.9, 0.95)), (1.0,), once=True),
             Family("rotation", Rotation(), single(range(-30, 30)), (0.0,), once=True),
             Family("contrast", Contrast(), single([0.8 + 0.2 * i for i in range(7)]), (1.0,)),
             Family("brightness", Add(contrast), single(range(10, 80, 10)), (0.0,)),
@@ -134,15 +246,15 @@ class DeepHunterMutations(RuleMutations):
 
     def _families(self) -> Sequence[Family]:
         return (
-            Family("translation", Translation(), tuple((float(t), float(t)) for t in range(-3, 3)), (0.0, 0.0), once=True),
-            Family("scale", Paste(white=False), _tenths(7, 11), (1.0,), once=True),
-            Family("shear", Slant(), _tenths(-6, 5), (0.0,), once=True),
+            Family("translation", _Translation(), tuple((float(t), float(t)) for t in range(-3, 3)), (0.0, 0.0), once=True),
+            Family("scale", _Paste(white=False), _tenths(7, 11), (1.0,), once=True),
+            Family("shear", _Slant(), _tenths(-6, 5), (0.0,), once=True),
             Family("rotation", Rotation(), single(range(-50, 50)), (0.0,), once=True),
             Family("contrast", Contrast(), _tenths(5, 12), (1.0,), once=True),
             Family("brightness", Add(), single(range(-20, 20)), (0.0,), once=True),
             Family("blur", Blur(), single(range(1, 10)), (0.0,), once=True),
-            Family("pixels", PixelChange(), single(range(1, 10)), (0.0,), seeded=True),
-            Family("noise", Noise(), single((1, 2, 3)), (0.0,), seeded=True),
+            Family("pixels", _PixelChange(), single(range(1, 10)), (0.0,), seeded=True),
+            Family("noise", _Noise(), single((1, 2, 3)), (0.0,), seeded=True),
         )
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Family, Mutations
-from neurotest.mutate.operators import Floats, RangeOperator, SizeOperator, column
-from neurotest.mutate.pixel import WhiteNoise
+from neurotest.mutate.operators import Floats, RangeOperator, SizeOperator, WhiteNoise, column
 
 NUMBERS = 2.0**53  # of noises that can be told apart
 SQUARE = 8  # pixels that a JPEG transforms together

@@ -12,8 +12,7 @@ from torch.nn import functional
 
 from neurotest import registry, rng
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Contrast, Operator, Rotation, column
-from neurotest.mutate.pixel import Add, Blur
+from neurotest.mutate.operators import Add, Blur, Contrast, Operator, Rotation, column
 
 SLANTS = (-0.4, 0.0, 0.4)  # columns by which rain falls aside in a row
 DROP, BRIGHT = 0.5, 0.85  # how much of what is behind a drop it hides, and its own light

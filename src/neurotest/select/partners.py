@@ -19,7 +19,7 @@ from neurotest.mutate.audio import AudioMutations, mild_variants
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pixel import WhiteNoise
+from neurotest.mutate.operators import WhiteNoise
 from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner

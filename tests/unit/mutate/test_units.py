@@ -13,8 +13,8 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws
 from neurotest.mutate.chain import Mutation, draws_of
-from neurotest.mutate.pixel import Blur, SharedBlur
-from neurotest.mutate.rules import Rules95, _contrast_of
+from neurotest.mutate.operators import Blur
+from neurotest.mutate.rules import Rules95, _contrast_of, _SharedBlur
 from neurotest.mutate.validity import Validity
 
 IMAGE = Rules95(units="image", contrast=1.0)
@@ -64,7 +64,7 @@ def test_a_blur_of_a_larger_image_is_that_of_the_smaller_one(number: int) -> Non
     large = small.repeat_interleave(4, -2).repeat_interleave(4, -1)  # 128 pixels
     parameters = torch.full((2, 1), float(number))
     expected = Blur().apply(small, parameters)
-    blurred = SharedBlur().apply(large, parameters)
+    blurred = _SharedBlur().apply(large, parameters)
     middle = blurred.unflatten(-1, (32, 4)).unflatten(-3, (32, 4))[..., 1:3, :, 1:3].mean((-3, -1))
     assert torch.allclose(middle, expected, atol=0.12)  # interpolated between the middles of squares
     assert float((middle - expected).abs().mean()) < 0.03
@@ -74,7 +74,7 @@ def test_a_blur_of_a_small_image_by_hand() -> None:
     """On 10 pixels every pixel counts for 3 x 3: a mean over 3 keeps a third of a line of one pixel and more."""
     x = torch.zeros(1, 1, 10, 10)
     x[..., 5] = 1.0
-    out = SharedBlur().apply(x, torch.tensor([[1.0]]))  # mean of 3: thirds of the line lose 1/3, 0 and 1/3
+    out = _SharedBlur().apply(x, torch.tensor([[1.0]]))  # mean of 3: thirds of the line lose 1/3, 0 and 1/3
     assert out[0, 0, 4].tolist() == pytest.approx([0, 0, 0, 0, 1 / 9, 7 / 9, 1 / 9, 0, 0, 0], abs=1e-6)
     assert float(Blur().apply(x, torch.tensor([[1.0]]))[0, 0, 4, 5]) == pytest.approx(1 / 3)
 

@@ -12,8 +12,7 @@ from neurotest.generate.fuzz.goals.candidates import Arms, _kinship
 from neurotest.generate.fuzz.goals.features import KINDS, Features, _Components
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.mutate.base import Family, single
-from neurotest.mutate.operators import Contrast
-from neurotest.mutate.pixel import Blur
+from neurotest.mutate.operators import Blur, Contrast
 from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98
 from neurotest.target import Target
 

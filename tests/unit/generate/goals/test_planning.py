@@ -15,8 +15,7 @@ from neurotest.generate.fuzz.goals.candidates import Arms, ParentRows, Parents
 from neurotest.generate.fuzz.goals.goal import GoalState, GoalSubject, Outcomes
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, chances
 from neurotest.mutate.base import Family, Mutations, single
-from neurotest.mutate.operators import Contrast, Rotation
-from neurotest.mutate.pixel import Add
+from neurotest.mutate.operators import Add, Contrast, Rotation
 
 
 @dataclass(frozen=True, kw_only=True)
