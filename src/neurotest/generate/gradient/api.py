@@ -18,8 +18,7 @@ from neurotest.devices import placed
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
-from neurotest.generate.gradient.diversity import Diversity
-from neurotest.generate.gradient.engine import Engine
+from neurotest.generate.gradient.engine import Diversity, Engine
 from neurotest.generate.suite import AttackResult, RandomControl, RegressionValues, shuffle
 from neurotest.generate.work import Batches, new_settings, old_method, old_settings
 from neurotest.jobs.life import other_setting

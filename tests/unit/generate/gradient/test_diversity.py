@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity, _divergence, _slope
-from neurotest.generate.gradient.engine import Engine
+from neurotest.generate.gradient.engine import Diversity, Engine, _divergence, _slope
 from neurotest.target import Target
 
 

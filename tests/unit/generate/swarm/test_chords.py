@@ -138,7 +138,7 @@ def test_chords_find_what_single_tones_do_not() -> None:
 
 
 def test_chords_need_a_map_and_sound() -> None:
-    with pytest.raises(BadInput, match=r"chords.*sound"):
+    with pytest.raises(BadInput, match=r"chords.*audio"):
         neurotest.swarm("zoo:mnist-lenet1", "zoo:mnist/test[:2]", moves="chords", evaluations=100, out=False)
     with pytest.raises(BadInput, match=r"map of bands and times; use tones"):
         neurotest.swarm("zoo:spoken-melnet", "zoo:spoken-digits/test[:2]", "margin", moves="chords", norm="snr", radius=30.0,

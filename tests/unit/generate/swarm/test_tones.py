@@ -121,7 +121,7 @@ def test_tones_find_what_tiles_and_noise_do_not() -> None:
 
 
 def test_tones_are_refused_elsewhere() -> None:
-    with pytest.raises(BadInput, match=r"tones.*sound"):
+    with pytest.raises(BadInput, match=r"tones.*audio"):
         neurotest.swarm("zoo:mnist-lenet1", "zoo:mnist/test[:2]", moves="tones", evaluations=10, out=False)
     with pytest.raises(BadInput, match="snr or l2"):
         neurotest.swarm("zoo:spoken-melnet", "zoo:spoken-digits/test[:2]", moves="tones", evaluations=10, out=False)
