@@ -231,13 +231,7 @@ class Differential:
         return _disagreement("differential", _opened("differential", others, "zoo:mnist-lenet1"), target.bins)
 
 
-@registry.register(
-    "oracle",
-    "recognised",
-    paper="",
-    cost="one forward pass of the other network per mutant",
-    main="other",
-)
+@registry.register("oracle", "recognised", paper="", cost="one forward pass of the other network per mutant", main="other")
 class Recognised:
     """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: what nobody could
     recognise any more is no fault. The better the other network, the fewer true faults are missed. Needs labelled seeds."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.edges import Edges, Learner, find_links
+from neurotest.coverage.edges import Edges, Learner
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, checked
@@ -145,8 +145,7 @@ class CAC(Criterion):
     def start(self, context: Context) -> _CausalState:
         context.need_train("cac")
         layout = context.layout(self.want)
-        links = find_links(context.need_target(), self.layers, self.parent, self.channels)
-        learner = Learner(self.want, links)
+        learner = Learner.of(self.want, context.need_target(), self.parent, self.channels)
         context.scan([learner])
         state = _CausalState(self, layout, learner.edges(self.edges, self.sections))
         if self.include_train:

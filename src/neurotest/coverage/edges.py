@@ -118,7 +118,7 @@ def _channels(tensor: Tensor, axis: int) -> Tensor:
     return tensor.mean(others) if others else tensor
 
 
-def find_links(target: Target, layers: str, parent: str, most: int | None = None) -> list[_Link]:
+def _find_links(target: Target, layers: str, parent: str, most: int) -> list[_Link]:
     """The layers with a layer before them, in the order in which they run; of a wide one `most` channels on either side."""
     links: list[_Link] = []
     before: _Link | None = None
@@ -157,6 +157,10 @@ class Learner:
 
     want: Want
     links: list[_Link]
+
+    @classmethod
+    def of(cls, want: Want, target: Target, parent: str, most: int) -> Learner:
+        return cls(want, _find_links(target, want.layers, parent, most))
 
     def __post_init__(self) -> None:
         self.causes = [Moments(len(link.chosen_inputs)) for link in self.links]

@@ -171,6 +171,28 @@ class AttackResult(Outcome):
         )
         return beside(self.seeds[first], self.x[first], words)
 
+    def record(self, run: Run, target: Target, stored: int) -> None:
+        """Fill a new run: every output a row, the suite one file of data, the first `stored` faults and their seeds files."""
+        with run.file(SUITE).writing() as out:
+            which = {"positions": self.positions, "fault": self.fault}
+            np.savez_compressed(out, x=self.x, y=self.expected, seeds=self.seeds, random=self.control.x, **which)
+        contents, numbers = content_ids(np.asarray(self.x)), self.numbers
+        columns = zip(*(part.tolist() for part in (numbers, contents, self.expected, self.predicted)), strict=True)
+        rows = (
+            InputRow(position=number, content=content, label=label, predicted=predicted, extra=self.about(i))
+            for i, (number, content, label, predicted) in enumerate(columns)
+        )
+        shown = np.flatnonzero(self.fault)[:stored]
+        with run.transaction():
+            run["classes"] = list(self.classes or ())
+            run.clear_inputs()  # a crash may have come between this and the end
+            run.add_inputs(rows)
+            run.save_inputs(numbers[shown], self.x[shown], "fault", target.bounds)
+            run.save_inputs(numbers[shown], self.seeds[shown], "original", target.bounds)
+        for i in shown:  # what is saved is what failed
+            if not np.array_equal(run.load_input(int(numbers[i]), "fault"), self.x[i]):
+                raise BadInput("not-writable", "", f"{run.path} does not read back as it was written: is the disk in order?")
+
     def headline(self) -> str:
         noise = int(self.control.fault.sum())
         return f"{self.attack}: {self.faults} faults from {len(self)} seeds; random noise of the same size: {noise}"
@@ -197,26 +219,3 @@ def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tenso
         outside = (base[i] + change < 0) | (base[i] + change > 1)
         out[i] = base[i] + torch.where(outside, -change, change)
     return out.clamp(0, 1).view_as(seed)
-
-
-def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
-    """Fill a new run: every output a row, the suite as one file of data; the first `stored` faults and their seeds are files."""
-    with run.file(SUITE).writing() as out:
-        which = {"positions": result.positions, "fault": result.fault}
-        np.savez_compressed(out, x=result.x, y=result.expected, seeds=result.seeds, random=result.control.x, **which)
-    contents, numbers = content_ids(np.asarray(result.x)), result.numbers
-    columns = zip(*(part.tolist() for part in (numbers, contents, result.expected, result.predicted)), strict=True)
-    rows = (
-        InputRow(position=number, content=content, label=label, predicted=predicted, extra=result.about(i))
-        for i, (number, content, label, predicted) in enumerate(columns)
-    )
-    shown = np.flatnonzero(result.fault)[:stored]
-    with run.transaction():
-        run["classes"] = list(result.classes or ())
-        run.clear_inputs()  # a crash may have come between this and the end
-        run.add_inputs(rows)
-        run.save_inputs(numbers[shown], result.x[shown], "fault", target.bounds)
-        run.save_inputs(numbers[shown], result.seeds[shown], "original", target.bounds)
-    for i in shown:  # what is saved is what failed
-        if not np.array_equal(run.load_input(int(numbers[i]), "fault"), result.x[i]):
-            raise BadInput("not-writable", "", f"{run.path} does not read back as it was written: is the disk in order?")

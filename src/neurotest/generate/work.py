@@ -15,7 +15,7 @@ from neurotest.checks import count, integer
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.suite import AttackResult, record
+from neurotest.generate.suite import AttackResult
 from neurotest.jobs.life import other_setting, resumed_settings
 from neurotest.jobs.methods import read_method, stored_method, with_options
 from neurotest.jobs.opening import digests, stored_spec
@@ -98,7 +98,7 @@ class Work(Job[Result], Generic[Result]):
             )
 
     def record(self, run: Run, result: Result) -> None:
-        record(run, self.target, result, int(self.settings["files"]))
+        result.record(run, self.target, int(self.settings["files"]))
 
     def about(self) -> dict[str, Any]:
         """What all results have in common."""

@@ -155,6 +155,16 @@ RATIOS = (30.0, 25.0, 20.0, 15.0, 10.0)
 CLEAN = 100.0  # decibels at which nothing of 16 bits is changed
 
 
+# In turn, so that the first few already are of several kinds; noises and rooms have numbers.
+MILD = (
+    Mutation("noise", (25.0, 1.0)), Mutation("time-shift", (0.02,)), Mutation("low-pass", (0.8,)), Mutation("gain", (-6.0,)),
+    Mutation("speed", (1.05,)), Mutation("reverberation", (0.2, 1.0)), Mutation("pink-noise", (25.0, 1.0)),
+    Mutation("high-pass", (0.03,)),
+    Mutation("clipping", (0.7,)), Mutation("companding", (8.0,)), Mutation("time-shift", (-0.02,)), Mutation("speed", (0.95,)),
+    Mutation("noise", (20.0, 2.0)), Mutation("low-pass", (0.6,)), Mutation("gain", (3.0,)), Mutation("reverberation", (0.2, 2.0)),
+)  # fmt: skip
+
+
 @registry.register(
     "mutation",
     "audio",
@@ -199,19 +209,6 @@ class AudioMutations(RuleMutations):
                 f"mutations of audio need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
             )
 
-
-# In turn, so that the first few already are of several kinds; noises and rooms have numbers.
-MILD = (
-    Mutation("noise", (25.0, 1.0)), Mutation("time-shift", (0.02,)), Mutation("low-pass", (0.8,)), Mutation("gain", (-6.0,)),
-    Mutation("speed", (1.05,)), Mutation("reverberation", (0.2, 1.0)), Mutation("pink-noise", (25.0, 1.0)),
-    Mutation("high-pass", (0.03,)),
-    Mutation("clipping", (0.7,)), Mutation("companding", (8.0,)), Mutation("time-shift", (-0.02,)), Mutation("speed", (0.95,)),
-    Mutation("noise", (20.0, 2.0)), Mutation("low-pass", (0.6,)), Mutation("gain", (3.0,)), Mutation("reverberation", (0.2, 2.0)),
-)  # fmt: skip
-
-
-def mild_variants(x: Tensor, levels: Levels | None) -> Iterator[Tensor]:
-    """Sixteen mild changes of a batch in [0, 1], the same for every clip, each of the batch's shape."""
-    mutations = AudioMutations()
-    for change in MILD:
-        yield apply_to_all(mutations, x, change, levels=levels)
+    def mild_variants(self, x: Tensor, levels: Levels | None) -> Iterator[Tensor]:
+        """Sixteen mild changes of a batch in [0, 1], the same for every clip, each of the batch's shape."""
+        return (apply_to_all(self, x, change, levels=levels) for change in MILD)

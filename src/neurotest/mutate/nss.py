@@ -16,6 +16,8 @@ from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws, Family, RoundedMutations
 from neurotest.mutate.operators import Affine, BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
 
+VALUES_AT_ONCE = 1_500_000  # mutated at a time: fewer calls than small chunks need, and still in the caches
+
 
 @registry.register(
     "mutation",
@@ -62,8 +64,14 @@ class NssMutations(RoundedMutations):
             parameters[mine, : values.shape[1]] = values
         return Draws(self.names, kind, parameters)
 
-
-VALUES_AT_ONCE = 1_500_000  # mutated at a time: fewer calls than small chunks need, and still in the caches
+    def apply_to_source(self, source: Source, draws: Draws, chunk: int) -> NDArray[np.uint8]:
+        """Every input of an 8-bit source changed by its draw, so many at a time."""
+        mutants = np.empty((len(source), *source.shape), np.uint8)
+        for start in range(0, len(source), chunk):
+            part = np.arange(start, min(start + chunk, len(source)))
+            x = torch.from_numpy(source.read(part)).float().div_(255)
+            mutants[part] = self.apply(x, draws[part]).mul_(255).round_().to(torch.uint8).numpy()
+        return mutants
 
 
 @registry.register("split", "nss-pool", paper="NSS, section IV.A", cost="one mutation per input")
@@ -73,15 +81,5 @@ def nss_pool(*, source: Source, seed: int) -> Source:
         raise BadInput("unsuitable", "dtype", f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
     mutations = NssMutations(rounding="pool")
     draws = mutations.draw(rng.stream("pool.nss", seed), len(source))
-    pool = apply(mutations, source, draws, max(1, VALUES_AT_ONCE // math.prod(source.shape)))
+    pool = mutations.apply_to_source(source, draws, max(1, VALUES_AT_ONCE // math.prod(source.shape)))
     return ArraySource(pool, source.labels, classes=source.classes, spec=source.spec, originals=source, notes={"draws": draws})
-
-
-def apply(mutations: NssMutations, source: Source, draws: Draws, chunk: int) -> NDArray[np.uint8]:
-    """Every input changed by its draw, so many at a time."""
-    mutants = np.empty((len(source), *source.shape), np.uint8)
-    for start in range(0, len(source), chunk):
-        part = np.arange(start, min(start + chunk, len(source)))
-        x = torch.from_numpy(source.read(part)).float().div_(255)
-        mutants[part] = mutations.apply(x, draws[part]).mul_(255).round_().to(torch.uint8).numpy()
-    return mutants

@@ -15,7 +15,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.data.source import Source
 from neurotest.levels import EIGHT, levels_of
-from neurotest.mutate.audio import AudioMutations, mild_variants
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
@@ -57,7 +57,7 @@ class Partners:
         sound, levels = is_sound(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
-            changed = islice(mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]
+            changed = islice(AudioMutations().mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]
             return [probe(from_unit(x, bounds)) for x in changed]
         if partner.reference == "noise":
             return [probe(from_unit(_noisy(unit, places[part.index], n, self.seed), bounds)) for n in range(mutants)]

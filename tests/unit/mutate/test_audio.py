@@ -27,7 +27,6 @@ from neurotest.mutate.audio import (
     _Speed,
     _taken,
     _TimeShift,
-    mild_variants,
 )
 from neurotest.mutate.chain import Mutation, draws_of, replay
 
@@ -175,7 +174,7 @@ def test_pictures_and_sounds_are_not_mixed_up() -> None:
 
 def test_sixteen_mild_variants_stay_valid() -> None:
     x = stored(2, 4000)
-    variants = list(mild_variants(x, SIXTEEN))
+    variants = list(AudioMutations().mild_variants(x, SIXTEEN))
     assert len(variants) == 16
     still = [i for i in range(16) if i not in (1, 4, 10, 11)]  # shifts and speeds are beyond both measures
     assert all(bool(Audible().check(variants[i], x).all()) for i in still)

@@ -24,7 +24,6 @@ from neurotest.generate.differential.ensemble import (
     left,
     pick,
     rows_of,
-    weighted,
 )
 from neurotest.generate.gradient.engine import moved
 from neurotest.jobs.parts import Arrays
@@ -75,7 +74,7 @@ class _Mixed:
         weights = {"often": counts, "rarely": counts.max() - counts, "weight": self.heavy}[name].astype(np.float64)
         if not weights.any():  # nothing is covered yet
             weights = np.ones_like(weights)
-        return weighted(weights[None], uniforms, m)
+        return _weighted(weights[None], uniforms, m)
 
     def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
         return None
@@ -85,6 +84,19 @@ class _Mixed:
 
     def restore(self, arrays: Arrays) -> None:
         return None
+
+
+def _weighted(weights: NDArray[np.float64], uniforms: NDArray[np.float64], m: int) -> NDArray[np.int64]:
+    """m different columns per row, drawn in proportion to `weights` (n or 1, neurons): (n, m).
+
+    The m largest of log weight plus Gumbel noise are such a draw, for all rows at once.
+    """
+    noise = -np.log(-np.log(np.clip(uniforms, 1e-300, 1 - 1e-16)))
+    with np.errstate(divide="ignore"):
+        keys = np.log(np.maximum(weights, 0)) + noise
+    keys = np.where(np.isneginf(keys), noise - 1e9, keys)  # weight 0: only when nothing else is left
+    order = np.argpartition(-keys, m - 1, axis=1)[:, :m]
+    return np.asarray(order, dtype=np.int64)
 
 
 COUNTS, WEIGHTS = "5, 10, 4 and 3", "0.5, 0.5, 0.25 and 0.02"

@@ -16,7 +16,7 @@ from torch import Tensor
 from neurotest.checks import Settings
 from neurotest.devices import exact
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.engine import NOT_FINITE, Passes, gradient_of
+from neurotest.generate.gradient.engine import NOT_FINITE, Passes
 from neurotest.jobs.parts import Arrays
 from neurotest.levels import Levels
 from neurotest.mutate.unit import from_unit
@@ -95,19 +95,6 @@ def rows_of(x: Tensor, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Tensor:
 def pick(values: Tensor, chosen: NDArray[np.int64]) -> Tensor:
     """The sum of each row's chosen neurons: (n, neurons), (n, m) -> (n,)."""
     return values.gather(1, torch.from_numpy(chosen).to(values.device)).sum(1)
-
-
-def weighted(weights: NDArray[np.float64], uniforms: NDArray[np.float64], m: int) -> NDArray[np.int64]:
-    """m different columns per row, drawn in proportion to `weights` (n or 1, neurons): (n, m).
-
-    The m largest of log weight plus Gumbel noise are such a draw, for all rows at once.
-    """
-    noise = -np.log(-np.log(np.clip(uniforms, 1e-300, 1 - 1e-16)))
-    with np.errstate(divide="ignore"):
-        keys = np.log(np.maximum(weights, 0)) + noise
-    keys = np.where(np.isneginf(keys), noise - 1e9, keys)  # weight 0: only when nothing else is left
-    order = np.argpartition(-keys, m - 1, axis=1)[:, :m]
-    return np.asarray(order, dtype=np.int64)
 
 
 EPSILON = 1e-5  # added to a gradient's size before dividing by it, as published
@@ -203,7 +190,7 @@ class Ensemble(Passes):
         for target in self.targets if len(self) > 1 else ():
             free = u.detach().requires_grad_()
             with torch.enable_grad():
-                gradient = gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
+                gradient = self.gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
             if gradient is not None and not bool(gradient.isfinite().all()):
                 raise BadInput("not-finite", "gradient", f"{target.spec}: {NOT_FINITE}")
             if gradient is None or not bool(gradient.any()):

@@ -23,7 +23,7 @@ from neurotest.generate.fuzz.corpus import OUTPUT, WHOLE, Corpus, Entry, Shard
 from neurotest.generate.fuzz.guides import BatchContext, GuideState
 from neurotest.generate.fuzz.mutants import Mutant, Seen, Tally
 from neurotest.generate.fuzz.proposals import Proposals, Turn
-from neurotest.generate.fuzz.schedule import PlanSchedule, Schedule, TurnSchedule
+from neurotest.generate.fuzz.schedule import PlanSchedule, TurnSchedule
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.mutate import chain as chains
@@ -31,19 +31,7 @@ from neurotest.oracles import Oracles
 from neurotest.target import Probe, Target, Trace
 
 MOST_IDLE = 200  # batches in a row without anything new to run: the rules are exhausted
-MOST_BARREN = 16  # turns without a single valid mutant at the start
 TRIM_EVERY = 32  # batches
-
-
-def check_valid(tally: Tally) -> None:
-    """Refuse mutations of which none is valid."""
-    if not tally.tested and tally.iterations >= MOST_BARREN:
-        raise BadInput(
-            "empty",
-            "validity",
-            f"no valid mutant in {tally.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
-            "other --mutations.",
-        )
 
 
 def _trim_memory() -> None:
@@ -74,7 +62,9 @@ class Fuzzer:
                 "until_dry",
                 "until_dry: this guide does not say what it expects: take --guide goals, or another budget.",
             )
-        self.schedule: Schedule = TurnSchedule(self, purpose) if planner is None else PlanSchedule(self, planner)
+        self.schedule: TurnSchedule | PlanSchedule = (
+            TurnSchedule(self, purpose) if planner is None else PlanSchedule(self, planner)
+        )
         self._probe = Probe(target, *guide.wants)
 
     @property
@@ -130,7 +120,7 @@ class Fuzzer:
     def step(self, batch: int | None = None) -> list[Mutant]:
         """One batch: at most one forward pass over `batch` mutants; the outputs."""
         outputs = self.advance(batch)
-        check_valid(self.tally)
+        self.tally.check_valid()
         return outputs
 
     def advance(self, batch: int | None = None) -> list[Mutant]:

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.errors import BadInput
 from neurotest.mutate.chain import Chain
 from neurotest.stats.bootstrap import Interval
 from neurotest.stats.richness import chao1
 
 Key = tuple[int, int, str]  # true class, predicted class, operator family
+MOST_BARREN = 16  # turns without a single valid mutant at the start
 RECENT = 8192  # numbers of outputs kept in a set before they are sorted in
 
 
@@ -99,6 +101,16 @@ class Tally:
         self.predicted[mutant.predicted] += 1
         self.operators[mutant.operator] += 1
         return new
+
+    def check_valid(self) -> None:
+        """Refuse mutations of which none is valid."""
+        if not self.tested and self.iterations >= MOST_BARREN:
+            raise BadInput(
+                "empty",
+                "validity",
+                f"no valid mutant in {self.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
+                "other --mutations.",
+            )
 
     def counts(self) -> dict[str, float]:
         return {name: getattr(self, name) for name in COUNTS}

@@ -19,7 +19,7 @@ RECENT_TURNS = 64  # finished turns that decide how large a chunk is
 MOST_TURNS = 4  # times as many turns as a batch would hold if each gave a full chunk
 
 
-class Schedule(ABC):
+class _Schedule(ABC):
     """Opens the turns of a batch and makes their mutants; after the batch was judged it closes those that are done."""
 
     def __init__(self, fuzzer: Fuzzer) -> None:
@@ -48,7 +48,7 @@ class Schedule(ABC):
         return most if limit is None else min(most, limit - self.opened)
 
 
-class TurnSchedule(Schedule):
+class TurnSchedule(_Schedule):
     """Seeds of the corpus take turns, several at once; each draws its mutations from a stream of its own."""
 
     def __init__(self, fuzzer: Fuzzer, purpose: str) -> None:
@@ -108,7 +108,7 @@ class TurnSchedule(Schedule):
             self.turns.append(Turn(random=stream, **{**turn, "entry": entries[int(turn["entry"])]}))
 
 
-class PlanSchedule(Schedule):
+class PlanSchedule(_Schedule):
     """The guide says which entries get which mutations; every mutant is a turn of its own, over when it was run."""
 
     def __init__(self, fuzzer: Fuzzer, planner: Planner) -> None:

@@ -203,7 +203,7 @@ class Passes:
     def backward(self, objective: Tensor, u: Tensor, *, first: bool = False, keep: bool = False) -> Tensor:
         """The gradient of `objective` towards `u`, checked; `keep` leaves the graph for another."""
         self.backwards += len(u) * len(self.targets)
-        gradient = gradient_of(objective, u, keep=keep)
+        gradient = self.gradient_of(objective, u, keep=keep)
         if gradient is None:
             raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         size = gradient.flatten(1).abs().amax(1)
@@ -213,6 +213,13 @@ class Passes:
             self.starts += len(u)
             self.flat += int((size == 0).sum())
         return gradient
+
+    @staticmethod
+    def gradient_of(objective: Tensor, u: Tensor, *, keep: bool = False) -> Tensor | None:
+        """None where the objective does not depend on u."""
+        if not objective.requires_grad:
+            return None
+        return torch.autograd.grad(objective, u, allow_unused=True, retain_graph=keep)[0]
 
     def refuse_flat(self, *, last: bool = True) -> None:
         """Refuse targets whose gradient was zero at every input so far; before the last batch a few are not enough."""
@@ -225,18 +232,6 @@ class Passes:
 
     def restore(self, counts: NDArray[np.int64]) -> None:
         self.forwards, self.backwards, self.starts, self.flat = (int(n) for n in counts)
-
-
-def gradient_of(objective: Tensor, u: Tensor, *, keep: bool = False) -> Tensor | None:
-    """None where the objective does not depend on u."""
-    if not objective.requires_grad:
-        return None
-    return torch.autograd.grad(objective, u, allow_unused=True, retain_graph=keep)[0]
-
-
-def lead_of(logits: Tensor, y: Tensor) -> Tensor:
-    """How far the class y leads the best other: (n,)."""
-    return logits.gather(1, y[:, None])[:, 0] - logits.scatter(1, y[:, None], -torch.inf).amax(1)
 
 
 def moved(values: Tensor, before: Tensor, bins: Bins) -> Tensor:
@@ -294,7 +289,7 @@ class Engine(Passes):
     def lead(self, logits: Tensor, y: Tensor) -> Tensor:
         """(n,) how far the class y leads the best other; of a regression value y, how much farther it may move."""
         if (bins := self.target.bins) is None or not y.is_floating_point():
-            return lead_of(logits, y)
+            return logits.gather(1, y[:, None])[:, 0] - logits.scatter(1, y[:, None], -torch.inf).amax(1)
         return bins.tolerance - moved(bins.values(logits), y.to(logits), bins)
 
     def wrong(self, logits: Tensor, y: Tensor) -> Tensor:

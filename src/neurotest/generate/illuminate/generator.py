@@ -13,7 +13,7 @@ from torch import Tensor
 
 from neurotest.devices import widest
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.gradient.engine import Engine, lead_of
+from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.settings import BACKWARD, Change, Illuminate
 from neurotest.jobs.parts import Arrays
 from neurotest.mutate.unit import distances
@@ -101,7 +101,7 @@ class _Climb:
         return self.engine.quantise(self.change.make(seed, theta), seed)
 
     def _lead(self, logits: Tensor) -> Tensor:
-        return lead_of(logits, self.aim[self.active])
+        return self.engine.lead(logits, self.aim[self.active])
 
     def _step(self, stay: Tensor, lead: Tensor, steep: Tensor) -> None:
         """Along each row's direction, not too far at once."""

@@ -34,7 +34,7 @@ FEWEST_TONES = 4  # tones of a chord, on average: with fewer, tones one by one a
 REACH_NOISES = 2  # noises on which the reach of tones is measured
 
 
-class Plane:
+class _Plane:
     """Audio of one length as a plane (frequencies, times) of tones, orthonormal but for what is cut off at the end.
 
     The modified discrete cosine transform: a tone lasts two blocks, under half a period of a sine, and blocks overlap, the last
@@ -80,7 +80,7 @@ class Tones(PerSeed):
     rate: int
     sweep: int = -1
     place: int = 0
-    plane: Plane = field(init=False)
+    plane: _Plane = field(init=False)
     amounts: Tensor = field(init=False)  # (n, frequencies * times)
     best: Tensor = field(init=False)
     order: Tensor = field(init=False)  # (n, TURN) tones to try
@@ -89,7 +89,7 @@ class Tones(PerSeed):
     added: Tensor = field(init=False)  # (n, particles) and how much of it
 
     def __post_init__(self) -> None:
-        self.plane = Plane(self.seeds.shape[-1])
+        self.plane = _Plane(self.seeds.shape[-1])
         self.amounts = self.seeds.new_zeros(len(self.seeds), self.plane.block * self.plane.times)
         self.best, self.radius = self.seeds.clone(), self.ball.length(self.seeds)
         self.order = torch.zeros((len(self.seeds), 0), dtype=torch.long, device=self.seeds.device)
@@ -155,7 +155,7 @@ class Reach:
         """Measured by changing noises line by line. None: there is no map that keeps times and pitches apart."""
         if not measure.has_map:
             return None
-        plane = Plane(int(measure.problem.seeds.shape[-1]))
+        plane = _Plane(int(measure.problem.seeds.shape[-1]))
         noise = torch.randn((REACH_NOISES, plane.block, plane.times), generator=rng.torch_stream("swarm.reach", 0)) * 0.01
         lines = [_reached(measure, plane, noise.to(measure.problem.seeds), axis) for axis in (1, 2)]
         both = [cls._of(lines[0][turned], lines[1][1 - turned], bool(turned)) for turned in (0, 1)]
@@ -171,7 +171,7 @@ class Reach:
         return len(self.pitches) * len(self.moments)
 
 
-def _reached(measure: Measure, plane: Plane, noise: Tensor, axis: int) -> list[Tensor]:
+def _reached(measure: Measure, plane: _Plane, noise: Tensor, axis: int) -> list[Tensor]:
     """Two of (side, 2): first and last row, and column, of the map that a line of the plane moves; (0, -1): none."""
     base = _map(measure, plane, noise)
     reached: tuple[list[tuple[int, int]], ...] = ([], [])
@@ -185,7 +185,7 @@ def _reached(measure: Measure, plane: Plane, noise: Tensor, axis: int) -> list[T
     return [torch.tensor(lines, device=noise.device) for lines in reached]
 
 
-def _map(measure: Measure, plane: Plane, amounts: Tensor) -> Tensor:
+def _map(measure: Measure, plane: _Plane, amounts: Tensor) -> Tensor:
     shape = (len(amounts), *measure.problem.seeds.shape[1:])
     measure.forwards += len(amounts)
     return measure.first_layer(from_unit((0.5 + plane.sound(amounts).view(shape)).clamp_(0, 1), measure.problem.target.bounds))
@@ -217,7 +217,7 @@ class Chords(PerSeed):
     seeds: Tensor  # (n, samples) or (n, 1, samples)
     ball: Ball
     reach: Reach
-    plane: Plane = field(init=False)
+    plane: _Plane = field(init=False)
     amounts: Tensor = field(init=False)  # (n, frequencies, times) of the best position
     best: Tensor = field(init=False)
     radius: Tensor = field(init=False)  # (n, 1, 1)
@@ -226,7 +226,7 @@ class Chords(PerSeed):
     chords: list[int] = field(init=False)  # of this turn
 
     def __post_init__(self) -> None:
-        self.plane = Plane(int(self.seeds.shape[-1]))
+        self.plane = _Plane(int(self.seeds.shape[-1]))
         self.amounts = self.seeds.new_zeros(len(self.seeds), self.plane.block, self.plane.times)
         self.best, self.radius = self.seeds.clone(), self.ball.length(self.seeds)[:, :, None]
         self.signs = torch.ones_like(self.amounts)

@@ -11,8 +11,8 @@ from torch import nn
 
 from neurotest.generate.differential.adapt import _changing_features, _constant_features, _cover_most, _Evolving
 from neurotest.generate.differential.deepxplore import _constrain, _rectangles
-from neurotest.generate.differential.dlfuzz import _coverage_gains, _Mixed, _runners_up
-from neurotest.generate.differential.ensemble import Neurons, pick, weighted
+from neurotest.generate.differential.dlfuzz import _coverage_gains, _Mixed, _runners_up, _weighted
+from neurotest.generate.differential.ensemble import Neurons, pick
 from neurotest.target import Probe, Target
 
 
@@ -88,11 +88,11 @@ def test_rectangles_lie_inside_and_have_their_size(height: int, width: int, side
 
 def test_weighted_draws_follow_their_weights_without_repeating() -> None:
     uniforms = np.random.default_rng(0).random((4000, 4))
-    drawn = weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 1)[:, 0]
+    drawn = _weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 1)[:, 0]
     assert np.bincount(drawn, minlength=4) / 4000 == pytest.approx([0.8, 0.1, 0.1, 0.0], abs=0.03)
-    three = weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 3)
+    three = _weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 3)
     assert set(map(frozenset, three.tolist())) == {frozenset({0, 1, 2})}
-    assert all(len(set(row)) == 4 for row in weighted(np.array([[1.0, 0, 0, 0]]), uniforms[:9], 4).tolist())
+    assert all(len(set(row)) == 4 for row in _weighted(np.array([[1.0, 0, 0, 0]]), uniforms[:9], 4).tolist())
 
 
 def test_dlfuzz_strategies() -> None:

@@ -16,11 +16,11 @@ import neurotest
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
-from neurotest.generate.swarm.tones import TONE_LOUDNESS, TURN_TONES, Plane, Tones
+from neurotest.generate.swarm.tones import TONE_LOUDNESS, TURN_TONES, Tones, _Plane
 from neurotest.levels import SIXTEEN
 
 
-def amounts_of(plane: Plane, sound: torch.Tensor) -> torch.Tensor:
+def amounts_of(plane: _Plane, sound: torch.Tensor) -> torch.Tensor:
     """The inverse of `plane.sound`: (n, samples) -> (n, frequencies, times)."""
     padded = torch.nn.functional.pad(sound, (0, plane.times * plane.block - plane.samples))
     blocks = padded.view(len(sound), plane.times, plane.block)
@@ -29,7 +29,7 @@ def amounts_of(plane: Plane, sound: torch.Tensor) -> torch.Tensor:
 
 
 def test_a_tone_by_hand() -> None:
-    plane = Plane(8, block=2)
+    plane = _Plane(8, block=2)
     amounts = torch.zeros(1, 2, 4)
     amounts[0, 1, 1] = 1.0  # the second frequency, in the second block: it lasts over the third
     expected = [math.sin(math.pi / 4 * (t + 0.5)) * math.cos(math.pi / 2 * (t + 1.5) * 1.5) for t in range(4)]
@@ -43,7 +43,7 @@ def test_the_plane_against_scipy() -> None:
     windowed = x * np.sin(np.pi / (2 * block) * (np.arange(2 * block) + 0.5))
     a, b, c, d = windowed.reshape(4, -1)
     folded = np.concatenate([-c[::-1] - d, a - b[::-1]])
-    plane = Plane(2 * block, block)
+    plane = _Plane(2 * block, block)
     ours = amounts_of(plane, torch.from_numpy(x).float()[None])[0, :, 0]
     assert_allclose(ours.numpy(), dct(folded, type=4, norm="ortho"), atol=1e-5)
 
@@ -51,7 +51,7 @@ def test_the_plane_against_scipy() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 12), st.integers(0, 1000))
 def test_the_plane_keeps_lengths(blocks: int, block: int, seed: int) -> None:
-    plane = Plane(blocks * block, block)
+    plane = _Plane(blocks * block, block)
     amounts = torch.randn(2, plane.block, plane.times, generator=torch.Generator().manual_seed(seed))
     sound = plane.sound(amounts)
     assert sound.shape == (2, blocks * block)
@@ -61,13 +61,13 @@ def test_the_plane_keeps_lengths(blocks: int, block: int, seed: int) -> None:
 
 
 def test_a_length_that_no_block_divides() -> None:
-    plane = Plane(150, 64)
+    plane = _Plane(150, 64)
     assert plane.sound(torch.randn(1, 64, 3)).shape == (1, 150)
     assert amounts_of(plane, torch.randn(1, 150)).shape == (1, 64, 3)
 
 
 def test_low_tones_are_tried_more_often() -> None:
-    weights = Plane(640).weights(8000).view(64, 10)
+    weights = _Plane(640).weights(8000).view(64, 10)
     assert_allclose(weights[0, 0] / weights[63, 9], (700 + 63.5 * 62.5) / (700 + 0.5 * 62.5), rtol=1e-5)
 
 

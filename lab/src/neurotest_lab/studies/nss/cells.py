@@ -13,7 +13,7 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.nss import NssMutations, apply, nss_pool
+from neurotest.mutate.nss import NssMutations, nss_pool
 from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
 from neurotest.scan import batches
 from neurotest.select import compare
@@ -132,7 +132,7 @@ def fixed(subject: str, name: str, limit: int | None) -> Row:
 
 def mutated(source: Source, mutations: NssMutations, seed: int) -> Source:
     draws = mutations.draw(rng.stream("study.nss", seed), len(source))
-    return ArraySource(apply(mutations, source, draws, 500), source.labels, classes=source.classes, originals=source)
+    return ArraySource(mutations.apply_to_source(source, draws, 500), source.labels, classes=source.classes, originals=source)
 
 
 def strength(step: int) -> NssMutations:
