@@ -21,8 +21,8 @@ from neurotest import rng
 from neurotest.coverage.criterion import Arrays
 from neurotest.generate.fuzz.corpus import Entry, Shard
 from neurotest.generate.fuzz.guides import GuideState
-from neurotest.generate.fuzz.loop import MOST_BARREN, Fuzzer
-from neurotest.generate.fuzz.mutants import Key, Mutant, Seen, Tally
+from neurotest.generate.fuzz.loop import Fuzzer
+from neurotest.generate.fuzz.mutants import MOST_BARREN, Key, Mutant, Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.oracles import Oracles

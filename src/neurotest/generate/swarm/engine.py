@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import NOMINAL, is_audio
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.lattice import Footprint, Lattice, Slope
@@ -20,7 +21,6 @@ from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
 from neurotest.generate.swarm.tones import Chords, Reach, Tones
 from neurotest.levels import SIXTEEN
-from neurotest.sounds import NOMINAL, is_sound
 from neurotest.target import Target
 
 
@@ -219,7 +219,7 @@ class Swarm:
 
     def _tones_fit(self) -> bool:
         """Whether the change can be made of tones: audio, in a ball that is a sphere."""
-        audio = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        audio = self.ball.levels is SIXTEEN and is_audio(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
         if self.settings.moves in ("tones", "chords") and not (audio and self.ball.round):
             raise BadInput(
                 "unsuitable",
