@@ -107,10 +107,14 @@ class Label:
 
 
 @registry.register(
-    "oracle", "metamorphic", paper="Tian et al., DeepTest, ICSE 2018", cost="nothing", main="bound",
+    "oracle",
+    "metamorphic",
+    paper="Tian et al., DeepTest, ICSE 2018",
+    cost="nothing",
+    main="bound",
     differs="DeepTest allows a changed image lambda times the mean squared error of the unchanged ones, which says nothing "
     "where labels are missing or wrong; here the answer for the seed is what it must stay near.",
-)  # fmt: skip
+)
 class Metamorphic:
     """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with.
 
@@ -280,10 +284,8 @@ class Quantised(Settings):
         with torch.no_grad():
             for weight in module.parameters():
                 weight.copy_(_rounded(weight, self.to))
-        other = Target(
-            module, bounds=target.bounds, mean=target.mean, std=target.std, shape=target.shape, outputs=target.outputs,
-            spec=f"{target.spec} in {self.to}", device=target.device, span=target.span, tolerance=target.tolerance,
-        )  # fmt: skip
+        same = ("bounds", "mean", "std", "shape", "outputs", "device", "span", "tolerance")
+        other = Target(module, spec=f"{target.spec} in {self.to}", **{name: getattr(target, name) for name in same})
         return _disagreement(f"quantised-{self.to}", [other], target.bins)
 
 

@@ -21,12 +21,15 @@ Floats = NDArray[np.float64]
 
 
 @register(
-    "criterion", "cc", main="threshold", paper="Odena et al., TensorFuzz, ICML 2019",
+    "criterion",
+    "cc",
+    main="threshold",
+    paper="Odena et al., TensorFuzz, ICML 2019",
     cost="one distance to every kept vector per layer and input: grows with what is kept, which has no bound",
     differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses an "
     "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The "
     "threshold is a squared distance in units of the activations: it means something else in every network and layer.",
-)  # fmt: skip
+)
 class CC(Criterion):
     """How many activation vectors, summed over layers, are farther than sqrt(`threshold`) from all kept before them.
 

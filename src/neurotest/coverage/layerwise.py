@@ -21,14 +21,17 @@ QUEUED_INPUTS = 64  # inputs that wait to be added together: one matrix product 
 
 
 @register(
-    "criterion", "nlc", main="mode", paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
+    "criterion",
+    "nlc",
+    main="mode",
+    paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
     cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer, of at most a million pairs",
     presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0, "neurons": 0}},
     differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch "
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
     "and never starts at all with batches of one (`accept_first=false`). Of a layer with more than 1,000 neurons so many are "
     "drawn; the published code takes all pairs (`neurons=0`).",
-)  # fmt: skip
+)
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
 

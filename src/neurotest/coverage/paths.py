@@ -121,7 +121,9 @@ def _critical(relevance: Values, share: float, *, take: str = "positive") -> Bit
 
 
 @register(
-    "criterion", "npc", main="variant",
+    "criterion",
+    "npc",
+    main="variant",
     paper="Xie et al., NPC: Neuron Path Coverage via Characterizing Decision Logic of Deep Neural Networks, TOSEM 2022",
     cost="two forward passes and a backward pass per input; keeps one path per class and cluster, for `variant=activation` "
     "also the training activations",
@@ -133,7 +135,7 @@ def _critical(relevance: Values, share: float, *, take: str = "positive") -> Bit
     "(`take=stopping`). Abstract paths keep neurons of at least `member` of a cluster, without the code's "
     "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
     "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
-)  # fmt: skip
+)
 class NPC(Criterion):
     """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
 

@@ -186,9 +186,12 @@ class ViewMutations(_Range):
 
 
 @registry.register(
-    "mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
+    "mutation",
+    "corruptions",
+    paper="after Hendrycks and Dietterich, ICLR 2019",
+    cost="mostly JPEG: 0.1 ms per small image",
     differs="Three of the corruptions, with ranges of our own.",
-)  # fmt: skip
+)
 class CorruptionMutations(_Range):
     """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
 

@@ -61,11 +61,13 @@ class _DepthFog(Operator):
 
 
 @registry.register(
-    "mutation", "weather", paper="after Tian et al., DeepTest, ICSE 2018",
+    "mutation",
+    "weather",
+    paper="after Tian et al., DeepTest, ICSE 2018",
     cost="about a tenth of a LeNet-5 forward pass per mutant",
     differs="DeepTest also shifts, scales and shears, after which a driver would steer otherwise; and it turns by up to 30 "
     "degrees, here it is 3. Its rain and fog are layers of an image editor; ours are drawn.",
-)  # fmt: skip
+)
 class WeatherMutations(RuleMutations):
     """Rotation by at most 3 degrees (once per lineage), brightness, contrast, slight blur, rain, fog: a road stays the same
     road."""

@@ -89,9 +89,13 @@ class _Evolving:
 
     def arrays(self) -> Arrays:
         return {
-            "strategies": self.strategies, "strategy_covered": self.covered, "past": self.past[0], "past_covered": self.past[1],
-            "failing": self.failing, "adapted": np.array([self.generation, self.used]),
-        }  # fmt: skip
+            "strategies": self.strategies,
+            "strategy_covered": self.covered,
+            "past": self.past[0],
+            "past_covered": self.past[1],
+            "failing": self.failing,
+            "adapted": np.array([self.generation, self.used]),
+        }
 
     def restore(self, arrays: Arrays) -> None:
         self.strategies, self.covered = arrays["strategies"], arrays["strategy_covered"]

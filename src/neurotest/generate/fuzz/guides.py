@@ -351,10 +351,8 @@ class DeepHunter(Guide):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        return {
-            "mutations": "deephunter", "validity": "valid:preset=deephunter", "tries": 20, "priority": "deephunter",
-            "accept": "all",
-        }  # fmt: skip
+        mutations = {"mutations": "deephunter", "validity": "valid:preset=deephunter"}
+        return {**mutations, "tries": 20, "priority": "deephunter", "accept": "all"}
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         criterion = registry.build("criterion", self.criterion)

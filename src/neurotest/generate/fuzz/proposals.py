@@ -27,6 +27,7 @@ EARLY_NUMBERS = 49  # of a turn: whose turn it is, and 16 draws
 MOST_MISSES = 50  # draws in a row that give no valid mutant end a turn
 PIECE = 1 << 22  # values of mutants that are made at once: some copies of them are needed meanwhile
 Rows = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 LOOK, LOOK_FARTHER = 2, 8  # draws per mutant that is needed; more after a miss, because few mutants of such a seed are valid
 
 
@@ -255,9 +256,8 @@ class Proposer:
         return stored, valid
 
     def _take(
-        self, turns: list[Turn], lookahead: _Lookahead, valid: NDArray[np.bool_], repeated: NDArray[np.bool_], chunk: int,
-        room: int, tally: Tally,
-    ) -> NDArray[np.int64]:  # fmt: skip
+        self, turns: list[Turn], lookahead: _Lookahead, valid: Flags, repeated: Flags, chunk: int, room: int, tally: Tally
+    ) -> Rows:
         """Which rows the turns take, older turns first, until `room` mutants are to be run."""
         rows: list[int] = []
         start = 0

@@ -69,10 +69,8 @@ class NSGen(Guidance, Guide):
         """Algorithm 1 adds whatever is kept to the seeds, faults too, and keeps nothing else."""
         if self.campaign == "ours":
             return {}
-        return {
-            "validity": f"valid:preset=nsgen-{self.campaign}", "tries": 64, "accept": "first", "reuse_failures": True,
-            "every_fault": False, "max_depth": DEEPEST,
-        }  # fmt: skip
+        algorithm = {"tries": 64, "accept": "first", "reuse_failures": True, "every_fault": False, "max_depth": DEEPEST}
+        return {"validity": f"valid:preset=nsgen-{self.campaign}", **algorithm}
 
     def start(self, context: Context, seeds: Source) -> GuideState:  # type: ignore[override]
         train = context.need_train("the guide nsgen")

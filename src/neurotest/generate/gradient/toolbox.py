@@ -90,10 +90,9 @@ class _Toolbox(Attack):
         with torch.no_grad():
             classes = int(engine.predict(seed[:1]).shape[1])
         # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
-        classifier = estimators.PyTorchClassifier(
-            model=_CountedTarget(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
-            clip_values=(0.0, 1.0), device_type="cpu",
-        )  # fmt: skip
+        model, loss, shape = _CountedTarget(engine), nn.CrossEntropyLoss(), tuple(seed.shape[1:])
+        about = {"input_shape": shape, "nb_classes": classes, "clip_values": (0.0, 1.0), "device_type": "cpu"}
+        classifier = estimators.PyTorchClassifier(model=model, loss=loss, **about)
         with _own_randomness(random, positions), torch.enable_grad():
             try:
                 moved = self.build(evasion, classifier, len(seed)).generate(seed.cpu().numpy(), y=self._labels(y, classes))
@@ -205,13 +204,11 @@ class AutoAttack(_Toolbox):
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         bounded: dict[str, Any] = {"norm": np.inf, "eps": self.eps}
+        steps = {"eps_step": self.step, "max_iter": self.steps, "nb_random_init": self.restarts, "batch_size": n}
         climbing = [
-            attacks.AutoProjectedGradientDescent(
-                classifier, **bounded, eps_step=self.step, max_iter=self.steps, nb_random_init=self.restarts, batch_size=n,
-                loss_type=loss, verbose=False,
-            )
+            attacks.AutoProjectedGradientDescent(classifier, **bounded, **steps, loss_type=loss, verbose=False)
             for loss in ("cross_entropy", "difference_logits_ratio")
-        ]  # fmt: skip
+        ]
         rest = [
             attacks.DeepFool(classifier, max_iter=self.steps, epsilon=1e-3, nb_grads=10, batch_size=n, verbose=False),
             attacks.SquareAttack(

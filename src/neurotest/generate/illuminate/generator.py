@@ -126,11 +126,9 @@ class _Climb:
         if not self.faults:
             none = np.empty(0, dtype=np.int64)
             return _RoundFaults(none, self.seed[:0], none, none)
-        steps = np.concatenate([np.full(len(rows), number, dtype=np.int64) for rows, _, _, number in self.faults])
-        return _RoundFaults(
-            np.concatenate([rows for rows, *_ in self.faults]), torch.cat([x for _, x, _, _ in self.faults]),
-            np.concatenate([classes for _, _, classes, _ in self.faults]), steps,
-        )  # fmt: skip
+        rows, x, classes, numbers = zip(*self.faults, strict=True)
+        steps = np.repeat(np.array(numbers, dtype=np.int64), [len(part) for part in rows])
+        return _RoundFaults(np.concatenate(rows), torch.cat(x), np.concatenate(classes), steps)
 
 
 class _Archive:
@@ -304,7 +302,5 @@ class Generator:
             return np.concatenate([np.empty(0, kind), *(part[name] for part in rounds)]).astype(kind)
 
         ways = np.repeat([int(part["way"]) for part in rounds], [len(part["row"]) for part in rounds]).astype(np.int64)
-        return _Faults(
-            np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), joined("row"), joined("predicted"), ways,
-            joined("steps"), joined("size", np.float64), self.archive.elite[self.archive.filled],
-        )  # fmt: skip
+        x, elite = np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), self.archive.elite[self.archive.filled]
+        return _Faults(x, joined("row"), joined("predicted"), ways, joined("steps"), joined("size", np.float64), elite)

@@ -203,10 +203,8 @@ class _ByShapley(Measure):
         problem = self.problem
         x, moved = (from_unit(part, problem.target.bounds) for part in (problem.seeds[owner], u))
         # Every neuron plays, also one that is silent on both inputs: it may wake up while others are silenced.
-        game = Game(
-            problem.target, x, moved, problem.y[owner],
-            layers=self.players.want.layers, neuron=self.players.neuron, active_only=False,
-        )  # fmt: skip
+        layers, neuron = self.players.want.layers, self.players.neuron
+        game = Game(problem.target, x, moved, problem.y[owner], layers=layers, neuron=neuron, active_only=False)
         seed = problem.random + self.judged
         orders = self.settings.orders
         shapley = [permutation(game, row, orders=orders, truncate=0, seed=seed).values for row in range(len(u))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,6 @@ from neurotest.mutate.base import WIDTH, Draws, Family, Mutations
 
 Integers = NDArray[np.int64]
 Cell = tuple[int, int, bool]  # seed, class, whether the lineage has had its once-only mutation
-COLUMNS: dict[str, Any] = {
-    "number": np.int64, "root": np.int64, "used": np.bool_, "depth": np.int64, "change": np.float64, "features": np.float32,
-    "classes": np.int64, "logits": np.float32, "neurons": np.int64, "bonus": np.float64,
-}  # fmt: skip
 NEAR_SHARE = 0.15  # of a family's range: how far one rule tells of another
 LEAST_KINSHIP = 0.01  # of any two rules of a family
 
@@ -44,12 +40,15 @@ class ParentRows:
         return ParentRows(**{name: getattr(self, name)[rows] for name in COLUMNS})
 
 
+COLUMNS = tuple(column.name for column in fields(ParentRows))
+
+
 class Parents:
     """Seeds stand in the first rows and stay; elites come and go in the rows behind them."""
 
     def __init__(self, seeds: ParentRows, arms: int) -> None:
         self.seeds, self.arms = len(seeds), arms
-        self._columns = {name: np.array(getattr(seeds, name), dtype=kind) for name, kind in COLUMNS.items()}
+        self._columns = {name: np.array(getattr(seeds, name)) for name in COLUMNS}
         self.alive = np.ones(len(seeds), dtype=bool)
         self.tried = np.zeros((len(seeds), arms), dtype=bool)
         self.elites: dict[Cell, tuple[float, int]] = {}  # margin and number
