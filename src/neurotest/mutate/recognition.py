@@ -43,13 +43,8 @@ class _Recogniser:
     offset: Tensor  # (classes,)
 
     @classmethod
-    def fit(cls, x: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> _Recogniser:
-        """From images (n, c, h, w) in [0, 1] and their classes, of `count`."""
-        return cls.learned(torch.cat([_looked_at(part) for part in x.split(at_once(x))]), classes, count, random)
-
-    @classmethod
-    def learned(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> _Recogniser:
-        """From images as they are looked at."""
+    def fit(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> _Recogniser:
+        """From images as they are looked at, and their classes, of `count`."""
         filters = _patches(looked[:IMAGES_AT_ONCE], random)
         features = _features(looked, filters)
         mean = features.mean(0)
@@ -129,7 +124,7 @@ class Recognition:
             for rows_of_part in np.split(drawn, range(at_once(seeds), len(drawn), at_once(seeds))):
                 part = _unit(seeds[torch.from_numpy(rows_of_part)])
                 looked.append(_looked_at(_mutated(part, mutations, random, levels=levels)))
-            halves.append(_Recogniser.learned(torch.cat(looked), np.asarray(classes)[drawn], count, random))
+            halves.append(_Recogniser.fit(torch.cat(looked), np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
 
     def classes(self, mutants: Tensor, chains: Sequence[Chain], roots: NDArray[np.int64]) -> NDArray[np.int64]:

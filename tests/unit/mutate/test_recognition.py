@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from neurotest.mutate import recognition
 from neurotest.mutate.chain import Mutation, replay
 from neurotest.mutate.recognition import Recognition, _moves, _Recogniser, _undone
 from neurotest.mutate.rules import Rules95
@@ -61,9 +62,7 @@ def test_no_mutant_is_judged_by_a_learner_that_knows_its_seed() -> None:
 
 def test_ridge_regression_against_the_normal_equations() -> None:
     x, classes = figures(30)
-    one = _Recogniser.fit(x, classes, 3, np.random.default_rng(0))
-    from neurotest.mutate import recognition
-
+    one = _Recogniser.fit(recognition._looked_at(x), classes, 3, np.random.default_rng(0))
     features = recognition._features(x, one.filters).double().numpy()
     centred = features - features.mean(0)
     y = np.eye(3)[classes]
