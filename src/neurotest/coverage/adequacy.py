@@ -224,15 +224,12 @@ class MDSA(Adequacy):
 
 def _mahalanobis(groups: dict[int, Floats], inverse: Inverse, squared: bool) -> tuple[Rule, Notes]:
     gaussians = {c: Gaussian(group, inverse) for c, group in groups.items()}
-    return partial(_by_class, {c: _distance(gaussian, squared) for c, gaussian in gaussians.items()}), _shrunk(gaussians)
+    rule = partial(_by_class, {c: gaussian.squared_distance for c, gaussian in gaussians.items()})
+    return rule if squared else partial(_root, rule), _shrunk(gaussians)
 
 
-def _distance(gaussian: Gaussian, squared: bool) -> Model:
-    return gaussian.squared_distance if squared else partial(_root, gaussian.squared_distance)
-
-
-def _root(squared: Model, values: Floats) -> Floats:
-    return np.asarray(np.sqrt(squared(values)))
+def _root(squared: Rule, values: Floats, classes: Classes) -> Floats:
+    return np.asarray(np.sqrt(squared(values, classes)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -134,7 +134,7 @@ class AttackResult(Outcome):
             "run": str(self.run) if self.run else None,
             "attack": self.attack,
             "diversity": self.diversity,
-            "success": _share(self.fault),
+            "success": _mean(self.fault),
             "success_interval": interval(self.faults, len(self)),
             "evenness": {
                 "all": evenness(self.predicted[self.predicted >= 0], self.outputs_possible),
@@ -144,7 +144,7 @@ class AttackResult(Outcome):
             "distance": {name: _mean(self.distance[self.fault, i]) for i, name in enumerate(("l0", "l2", "linf"))},
             "random": {
                 "faults": int(self.control.fault.sum()),
-                "success": _share(self.control.fault),
+                "success": _mean(self.control.fault),
                 "success_interval": interval(int(self.control.fault.sum()), len(self.control.fault)),
             },
             "backwards": self.backwards,
@@ -198,11 +198,7 @@ class AttackResult(Outcome):
         return f"{self.attack}: {self.faults} faults from {len(self)} seeds; random noise of the same size: {noise}"
 
 
-def _share(mask: NDArray[np.bool_]) -> float | None:
-    return float(mask.mean()) if len(mask) else None
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
+def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 

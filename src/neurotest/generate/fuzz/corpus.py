@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -57,10 +58,6 @@ class Entry:
         return len(self.chain)
 
 
-def _number(entry: Entry) -> int:
-    return entry.number
-
-
 class Corpus:
     """Entries by number; when it is full, the one that has had most turns goes, the oldest of them first."""
 
@@ -94,7 +91,7 @@ class Corpus:
 
     def find(self, numbers: Iterable[int]) -> list[Entry]:
         """Entries by number, for planners: theirs do not come from other islands, so they stand in the order of their numbers."""
-        return [self.entries[bisect_left(self.entries, number, key=_number)] for number in numbers]
+        return [self.entries[bisect_left(self.entries, number, key=attrgetter("number"))] for number in numbers]
 
     def drop(self, numbers: set[int]) -> None:
         if numbers:

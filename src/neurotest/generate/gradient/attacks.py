@@ -41,14 +41,9 @@ class Attack(Settings, ABC):
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor: ...
 
 
-def _ball(seed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The lowest and highest values within eps of the seed and within [0, 1]."""
-    return (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
-
-
 def _climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
     """Steps along the sign of the gradient, each brought back into the ball."""
-    low, high = _ball(seed, eps)
+    low, high = (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
     for number in range(steps):
         grad = engine.gradient(u, y, first=number == 0)
         u = torch.minimum(torch.maximum(u + step * grad.sign(), low), high).detach()

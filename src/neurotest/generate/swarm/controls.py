@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from neurotest import rng
 from neurotest.devices import exact
@@ -78,7 +77,11 @@ def pgd(problem: Problem, *, random: int) -> SwarmControl:
     target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     step = (ball.length(seeds) if ball.norm != "none" else torch.ones(len(seeds), 1)).to(seeds) / 4
     step = step.view(-1, *[1] * (seeds.ndim - 1))
-    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.round else _random_start(seeds, ball, random)
+    stream = rng.torch_stream("swarm.pgd", random)
+    if ball.round:
+        u = ball.noise(seeds, stream)
+    else:
+        u = (seeds + (2 * torch.rand(seeds.shape, generator=stream).to(seeds) - 1) * ball.reach).clamp(0, 1)
     free = Ball(ball.norm, ball.radius, None)
     for _ in range(PGD_STEPS):
         with torch.enable_grad():
@@ -99,11 +102,6 @@ def pgd(problem: Problem, *, random: int) -> SwarmControl:
         predicted = problem.classes(logits, torch.arange(len(seeds), device=seeds.device))
     wrong = int((predicted != y).sum())
     return SwarmControl(wrong, wrong, len(seeds) * (3 * PGD_STEPS + 1))
-
-
-def _random_start(seeds: Tensor, ball: Ball, random: int) -> Tensor:
-    drawn = torch.rand(seeds.shape, generator=rng.torch_stream("swarm.pgd", random)).to(seeds)
-    return (seeds + (2 * drawn - 1) * ball.reach).clamp(0, 1)
 
 
 def margin(problem: Problem, settings: Settings, group: int) -> SwarmControl:
