@@ -1,6 +1,6 @@
 """Oracles: what is a fault. Each rejects mutants by their logits and by the seed they were made from.
 
-Several may be joined; the first that rejects a mutant names the fault. Logits that are no numbers are always a fault.
+Several may be joined; the first that rejects a mutant names the fault. Logits that are not finite are always a fault.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Oracle(Protocol):
 
 
 def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
-    """(n,) which answers are farther than the tolerance from a regression value; those that are no numbers, too."""
+    """(n,) which answers are farther than the tolerance from a regression value; those that are not finite, too."""
     values = bins.values(exact(logits))
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
@@ -80,7 +80,7 @@ def _check_limit(name: str, value: float | str | None) -> None:
 
 
 def predicted(logits: Tensor) -> NDArray[np.int64]:
-    """(n,) class numbers; -1 where a logit is no finite number."""
+    """(n,) class numbers; -1 where a logit is not finite."""
     return np.asarray(torch.where(logits.isfinite().all(1), logits.argmax(1), -1).cpu().numpy(), dtype=np.int64)
 
 
@@ -237,8 +237,9 @@ class Differential:
 
 @registry.register("oracle", "recognised", paper="", cost="one forward pass of the other network per mutant", main="other")
 class Recognised:
-    """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: what nobody could
-    recognise any more is no fault. The better the other network, the fewer true faults are missed. Needs labelled seeds."""
+    """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: a mutant that
+    nobody could recognise does not count. The better the other network, the fewer true faults are missed. Needs labelled
+    seeds."""
 
     opens: ClassVar[tuple[str, ...]] = ("other",)
 

@@ -103,7 +103,7 @@ def fit(target: Target, source: Source) -> int:
 
 
 def _fit_audio(target: Target, source: Source) -> None:
-    """Let a target of unknown rate learn it; what is no waveform around 0 is refused."""
+    """Let a target of unknown rate learn it; anything but a waveform around 0 is refused."""
     if source.rate is None:
         return
     low, high = target.bounds
@@ -146,7 +146,7 @@ def aligned(target: Target, source: Source) -> Source:
     for name in source.classes:
         if name not in numbers:
             hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
-            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is no class of the target. {hint}")
+            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is not a class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes
@@ -291,7 +291,7 @@ def profile(
 
 
 def predictions(target: Target, source: Source) -> NDArray[np.int64]:
-    """(n,) the class each input is taken for."""
+    """(n,) the predicted class of each input."""
     with torch.inference_mode():
         return np.concatenate([target.logits(part.x).argmax(1).cpu().numpy() for part in batches(target, source)])
 

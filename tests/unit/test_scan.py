@@ -235,7 +235,7 @@ def test_class_folders_are_numbered_as_the_target_numbers_its_classes() -> None:
 
 def test_a_subset_of_the_classes_will_do_and_an_unknown_folder_will_not() -> None:
     assert aligned(named("shirt", "bag", "boot"), folders("boot")).labels.tolist() == [2]
-    with pytest.raises(BadInput, match=r"'bagg' is no class of the target\. Did you mean bag"):
+    with pytest.raises(BadInput, match=r"'bagg' is not a class of the target\. Did you mean bag"):
         aligned(named("shirt", "bag", "boot"), folders("bagg", "boot"))
 
 

@@ -121,7 +121,7 @@ class Output:
 
 
 def answers(logits: Tensor, bins: Bins | None) -> NDArray[Any]:
-    """(n,) classes, -1 where a logit is no number; of a regression value what it is, NaN there."""
+    """(n,) classes, -1 where a logit is not finite; of a regression value its value, NaN there."""
     return predicted(logits) if bins is None else np.asarray(bins.values(exact(logits)).cpu().numpy())
 
 

@@ -1,4 +1,4 @@
-"""Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's and random stand beside.
+"""Guides: which mutants are worth keeping. Every coverage criterion is one; there are DeepHunter's and random, too.
 
 `gain` judges a batch and changes nothing, `keep` takes mutants in. A guide that has a `planner` also says which mutants are made.
 """

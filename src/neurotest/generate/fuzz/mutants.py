@@ -46,7 +46,7 @@ class Mutant:
 
     @property
     def operator(self) -> str:
-        """The family of the last mutation: the one that made it fail, because faults are no seeds."""
+        """The family of the last mutation: the one that made it fail, because faults do not become seeds."""
         return self.chain[-1].operator
 
     @property

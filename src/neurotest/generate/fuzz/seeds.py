@@ -78,7 +78,7 @@ class Seeds:
         return np.asarray(self.bins.values(exact(logits)).cpu().numpy())
 
     def counted(self, logits: torch.Tensor, rows: NDArray[np.int64], tolerance: float | None = None) -> NDArray[np.int64]:
-        """(n,) the classes that answers to mutants of these seeds count as: the expected one where that is no fault."""
+        """(n,) the classes that answers to mutants of these seeds count as: the expected one unless it is a fault."""
         if self.bins is None or self.values is None:
             return predicted(logits)
         expected, values = (torch.from_numpy(part[rows]) for part in (self.expected, self.values))

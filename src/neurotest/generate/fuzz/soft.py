@@ -33,11 +33,11 @@ class _SoftGuide(Soft, Guide):
     cost="14 further forward passes per mutant, and once per target those of 10 training images per class under 95 rules",
     differs="NSGen takes the one neuron per layer that contributed most and compares descriptions of these; this compares the "
     "contributions of all neurons, layer by layer, and needs neither words nor labels. Contributions are to the logit of the "
-    "seed's predicted class, for the mutant, too: its own would show what it is taken for.",
+    "seed's predicted class, for the mutant, too: its own class would reveal its prediction.",
     main="critical",
 )
 class Path(_SoftGuide, Contributions):
-    """Keep a mutant when what its neurons contributed to the seed's class points elsewhere than what the seed's did.
+    """Keep a mutant when what its neurons contributed to the seed's class points in another direction than what the seed's did.
 
     The similarity is the mean over layers of the cosine of all neurons' contributions. critical: how contributions are measured
     (`neurotest list critical`). reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers:
@@ -56,7 +56,7 @@ class Path(_SoftGuide, Contributions):
     main="depth",
 )
 class Activation(_SoftGuide, Values):
-    """Keep a mutant when its neurons' activations point elsewhere than its seed's.
+    """Keep a mutant when its neurons' activations point in another direction than its seed's.
 
     The similarity is the mean over layers of the cosine of all activations. neuron: `channel` takes the mean of a map, `unit`
     every value of it. reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers: which layers.

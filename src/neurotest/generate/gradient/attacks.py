@@ -191,7 +191,7 @@ class _Best:
         self.norm = torch.full((len(seed),), torch.inf).to(seed)
 
     def offer(self, x: Tensor, seed: Tensor, wrong: Tensor, enough: Tensor) -> Tensor:
-        """Take what is better; (n,) which of x succeed. An unchanged input is no success."""
+        """Take what is better; (n,) which of x succeed. An unchanged input does not succeed."""
         norm = (x - seed).flatten(1).abs().amax(1)
         success = wrong & enough & (norm > SAME)
         better = success & (norm < self.norm)

@@ -35,7 +35,7 @@ THROUGH = (
 class _CountedTarget(nn.Module):
     """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are not finite refused.
 
-    The toolbox works on the host, and would take the network's weights there: they are no part of this module.
+    The toolbox works on the host, and would take the network's weights there: they are not part of this module.
     """
 
     def __init__(self, engine: Engine) -> None:

@@ -132,7 +132,7 @@ class Parents:
 def _kinship(family: Family) -> NDArray[np.float64]:
     """(rules, rules) how much the rules of a family tell of each other: 1 of itself, less with the distance of parameters."""
     rows = np.asarray(family.rules, dtype=float)
-    if family.operator.mildest_first is not None:  # numbers that name kinds are no distances
+    if family.operator.mildest_first is not None:  # numbers that name kinds are not distances
         apart = 1.0 - np.eye(len(rows))
     else:
         width = np.ptp(rows, axis=0)

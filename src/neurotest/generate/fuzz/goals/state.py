@@ -249,7 +249,7 @@ class GoalsState(GuideState, Planner):
     def _learn(
         self, plan: Planned, mutants: ParentRows, trace: Trace, finite: NDArray[np.bool_], size: NDArray[np.float64]
     ) -> None:
-        """Regressions and temperature; mutants whose logits are no numbers teach neither."""
+        """Regressions and temperature; nothing is learned from mutants whose logits are not finite."""
         rows, width = np.flatnonzero(finite), self.features.outputs
         before = plan.parents.features[rows].astype(np.float64)
         after = mutants.features[rows].astype(np.float64)
