@@ -241,7 +241,7 @@ def test_a_subset_of_the_classes_will_do_and_an_unknown_folder_will_not() -> Non
 
 def test_folders_named_by_number_are_class_numbers() -> None:
     assert aligned(named("shirt", "bag", "boot"), folders("0", "2")).labels.tolist() == [0, 2]
-    with pytest.raises(BadInput, match="no class"):
+    with pytest.raises(BadInput, match="not a class"):
         aligned(named("shirt", "bag", "boot"), folders("0", "3"))
 
 
