@@ -63,7 +63,7 @@ class Oracle(Protocol):
     def begin(self, target: Target) -> Check: ...
 
 
-def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
+def far(bins: Bins, logits: Tensor, truth: NDArray[np.floating[Any]] | Tensor, tolerance: float) -> Wrong:
     """(n,) which answers are farther than the tolerance from a regression value; those that are not finite, too."""
     values = bins.values(exact(logits))
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())

@@ -174,8 +174,9 @@ class AttackResult(Outcome):
     def record(self, run: Run, target: Target, stored: int) -> None:
         """Fill a new run: every output a row, the suite one file of data, the first `stored` faults and their seeds files."""
         with run.file(SUITE).writing() as out:
-            which = {"positions": self.positions, "fault": self.fault}
-            np.savez_compressed(out, x=self.x, y=self.expected, seeds=self.seeds, random=self.control.x, **which)
+            arrays = {"x": self.x, "y": self.expected, "seeds": self.seeds, "random": self.control.x}
+            arrays |= {"positions": self.positions, "fault": self.fault}
+            np.savez_compressed(out, allow_pickle=False, **arrays)
         contents, numbers = content_ids(np.asarray(self.x)), self.numbers
         columns = zip(*(part.tolist() for part in (numbers, contents, self.expected, self.predicted)), strict=True)
         rows = (

@@ -311,7 +311,7 @@ def normal_noise(purpose: str, parameters: Tensor, x: Tensor, kind: type[np.floa
     """Of the shape of x, drawn in this precision, each item from its own stream."""
     noise = np.empty(tuple(x.shape), dtype=kind)
     for random, one in zip(streams(purpose, parameters), noise, strict=True):
-        random.standard_normal(out=one, dtype=kind)  # type: ignore[arg-type]
+        random.standard_normal(out=one, dtype=kind)
     return torch.from_numpy(noise).to(x)
 
 
