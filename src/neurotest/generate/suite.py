@@ -22,7 +22,7 @@ from neurotest.notebook import PICTURES, Picture, beside
 from neurotest.runs.folder import own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 from neurotest.target import Target
 
 SUITE = "suite.npz"
