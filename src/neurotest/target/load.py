@@ -77,7 +77,7 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
 
 
 def _declared_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The bins of a target that predicts a quantity, unless it is described anew; their names follow from them."""
+    """The bins of a target that predicts a regression value, unless it is described anew; their names follow from them."""
     if target.bins is None or options.get("outputs", "regression") != "regression":
         return {}
     names = {"classes": None} if target.classes == target.bins.names else {}
