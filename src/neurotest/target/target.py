@@ -45,9 +45,9 @@ class Target:
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1); `regression`, one
     value (n, 1) between the ends of `span`, whose `bins` equal parts are the classes, and that may be off by `tolerance` (a bin's
-    width; 5% is of the span). layout, precision: `channels_last` and `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how images
-    of any size become its inputs. reference: for a converted network, compares `run(x)` with what the original answers, and
-    refuses it if they differ.
+    width; 5% is of the span). layout, precision: `channels_last` and `bfloat16` may run faster, with other rounding. spec,
+    weights, trust_pickle: where `load` found it. preprocess: how images of any size become its inputs. reference: for a converted
+    network, compares `run(x)` with what the original answers, and refuses it if they differ.
     """
 
     def __init__(

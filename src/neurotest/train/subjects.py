@@ -97,7 +97,7 @@ def train_faulty(
 
 
 def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str, float]:
-    """Of a trained network: the share that it gets right or, of a regression value, how far it and the mean of the truth are off."""
+    """Of a trained network: its accuracy or, of a regression value, how far it and the mean of the truth are off."""
     if train_set.quantities is None or test_set.quantities is None:
         return {"accuracy": round(accuracy(module, test_set), 4)}
     trivial = float(np.abs(test_set.quantities - train_set.quantities.mean()).mean())
