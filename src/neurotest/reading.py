@@ -49,12 +49,10 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        message = f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        next_step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {next_step}"
         raise BadInput("unreadable", "", message) from error
-
-
-def _next_step(error: BaseException) -> str:
-    return "Check the path." if isinstance(error, FileNotFoundError | NotADirectoryError) else "It is damaged or something else."
 
 
 def _ours(error: BaseException) -> bool:

@@ -80,10 +80,7 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
         return source.read(np.arange(len(source))), source.labels
     folder = _material()
     if folder is None:
-        message = (
-            f"{spec}: AudioMNIST is not in {_kept(split).parent}: get it from {WHERE} and run `neurotest data get {NAME} --from "
-            "DIR`."
-        )
+        message = f"{spec}: AudioMNIST is not in {_kept(split).parent}: get {WHERE}, then `neurotest data get {NAME} --from DIR`."
         raise BadInput("not-found", "data", message)
     return _decoded(folder, split)
 
