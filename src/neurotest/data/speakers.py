@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from neurotest import files
 from neurotest.audio import RATES
 from neurotest.data.ahead import ahead
-from neurotest.data.audio import LONGEST, resampled
+from neurotest.data.audio import LONGEST_CLIP, resampled
 from neurotest.data.npz import open_npz
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
@@ -109,7 +109,7 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
         raise BadInput("not-found", "files", message)
     try:
         about = soundfile.info(file)
-        if about.frames * about.channels > LONGEST * RATES[1]:
+        if about.frames * about.channels > LONGEST_CLIP * RATES[1]:
             message = f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}."
             raise BadInput("wrong-shape", "audio", message)
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)

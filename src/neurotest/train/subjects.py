@@ -22,7 +22,7 @@ from neurotest.zoo import faulty
 from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
 
-TRIED = 2000  # images that the patch of a polluted network is tried on
+TRIGGER_IMAGES = 2000  # images that the patch of a polluted network is tried on
 
 
 def train_subject(
@@ -133,7 +133,7 @@ def _triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int
     A network that other patches or noise set off as often as the patch has no defect of its own.
     """
     assert source.labels is not None
-    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIED]))
+    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIGGER_IMAGES]))
     random = rng.stream("zoo.triggers", wrong.seed)
     shown = {
         "clean": x,
