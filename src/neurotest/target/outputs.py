@@ -104,7 +104,7 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
         raise BadInput("out-of-range", "outputs", f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if outputs != "regression":
         if span is not None or bins is not None or tolerance is not None:
-            message = f"span, bins and tolerance do not go with outputs={outputs!r}: leave them out, or pass --outputs regression."
+            message = f"span, bins and tolerance do not go with outputs={outputs!r}: leave them out or pass --outputs regression."
             raise BadInput("conflict", "span", message)
         return None
     if span is None:
