@@ -18,11 +18,14 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.scan import aligned, fit, read, scan
 from neurotest.stats.comparison import ranks, spearman
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
 
 DRAWS = 1000
+THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
+LEAST_PER_CLASS = 10
+SHUFFLES = 2000
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,7 @@ def impartiality(
         warnings.append("there are no faults: the evenness of all outputs says nothing about the attack.")
     before = None if clean is None else evenness(clean, classes, corrected=corrected)
     of_all, of_faults = (
-        None if roots is None else evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
+        None if roots is None else _evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
         for part in (finite, wrong & finite)
     )
     return Impartiality(
@@ -86,7 +89,7 @@ def impartiality(
     )
 
 
-def evenness_interval(
+def _evenness_interval(
     numbers: NDArray[np.int64], classes: int, roots: NDArray[Any], *, corrected: bool = False, draws: int = DRAWS, seed: int = 0
 ) -> list[float] | None:
     """Bootstrap interval of the evenness, seeds resampled with all their outputs. None with fewer than two seeds.
@@ -115,11 +118,6 @@ def evenness_interval(
     assert value is not None
     low, high = np.quantile(drawn, [0.025, 0.975])
     return [float(max(0.0, 2 * value - high)), float(min(1.0, 2 * value - low))]
-
-
-THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
-LEAST = 10
-SHUFFLES = 2000
 
 
 class Sums:
@@ -238,7 +236,7 @@ def _per_class(
     rows = []
     for number in range(classes):
         mine = np.flatnonzero(source.labels == number)[:per_class]
-        least = min(LEAST, per_class)
+        least = min(LEAST_PER_CLASS, per_class)
         if len(mine) < least:
             raise BadInput(
                 "too-few",
