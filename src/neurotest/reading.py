@@ -50,8 +50,8 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        step = hint or ("Check the path." if missing else "It is damaged or something else.")
-        message = f"{path} cannot be read as {kind} ({reason(error)}). {step}"
+        next_step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {next_step}"
         raise BadInput("not-found" if missing else "unreadable", "", message) from error
 
 
@@ -109,25 +109,25 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
-_elsewhere: ContextVar[str | None] = ContextVar("elsewhere", default=None)
+_untrusted: ContextVar[str | None] = ContextVar("untrusted", default=None)
 
 
 @contextmanager
-def elsewhere(whose: str | None) -> Iterator[None]:
+def untrusted_run(whose: str | None) -> Iterator[None]:
     """Around work with what somebody else wrote: networks and files that it names are not opened, but for those of the zoo.
 
     whose: the run, how the sentence begins; None: it is this user's own.
     """
-    before = _elsewhere.set(whose)
+    before = _untrusted.set(whose)
     try:
         yield
     finally:
-        _elsewhere.reset(before)
+        _untrusted.reset(before)
 
 
-def refuse_elsewhere(name: object, what: str) -> None:
+def refuse_untrusted(name: object, what: str) -> None:
     """To be called before anything is opened that a setting names."""
-    whose = _elsewhere.get()
+    whose = _untrusted.get()
     if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
         raise BadInput("untrusted", "", f"{whose} is an untrusted run and names {what}, which is not opened: start a new run.")
 
