@@ -134,7 +134,7 @@ def test_descriptions_that_do_not_fit(options: dict[str, Any], refusal: tuple[st
 
 def test_several_quantities_are_refused() -> None:
     two = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 2)).eval(), outputs="regression", span=SPAN, size=(1, 6, 6))
-    with refused("wrong-count", "outputs", match="one regression value per input, but the network returns 2"):
+    with refused("wrong-count", "outputs"):
         neurotest.cover(two, frames()[0], "nlc", cache=False)
 
 
