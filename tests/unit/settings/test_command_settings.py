@@ -1,4 +1,4 @@
-"""A setting of a command is declared once. Each survives the command line, Python, a run, resuming, the settings file and pasting."""
+"""A setting of a command is declared once. Each survives the command line, Python, a run, resuming, the file and pasting."""
 
 from __future__ import annotations
 
