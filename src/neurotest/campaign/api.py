@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from neurotest import interrupts
+from neurotest.audio import is_audio
 from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, Writer, progress
@@ -34,14 +35,13 @@ from neurotest.generate.fuzz.settings import Budget
 from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.measure.context import Context
 from neurotest.oracles import build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.settings.generate import FuzzSettings
-from neurotest.sounds import is_sound
 from neurotest.target import Target
 
 FITTED, VALUES = 1000, 1 << 24  # seeds that show what the data are like, and how many pixels or samples of them at most
@@ -92,14 +92,14 @@ def fuzz(
             network = stored_target(run, target)
             return _Campaign.prepare(network, stored_source(run, config["seeds"], seeds), plan, total, callbacks)
 
-        return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
+        return resume_job(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     network = open_target(target)
     given["oracle"] = given.get("oracle") or (default_oracle(network),)
     if given.get("islands") is None:
         given["islands"] = usual_islands()
-    return carry_out(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
+    return run_job(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
 
 
 def usual_islands() -> int:
@@ -145,7 +145,7 @@ class _Campaign(Job[FuzzResult]):
         clock = Clock()
         source = open_data(target, seeds, limit=plan.settings.limit)
         guide = plan.read_guide()
-        settings = plan.loop_settings(guide, sound=is_sound(source.dtype, source.shape))
+        settings = plan.loop_settings(guide, sound=is_audio(source.dtype, source.shape))
         oracles = build_oracles(target, list(plan.settings.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.settings.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))

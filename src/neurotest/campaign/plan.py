@@ -60,7 +60,7 @@ class Plan(ABC, Generic[Chosen]):
     def config(self) -> dict[str, Any]:
         """The settings as a run stores them."""
         values = {name: stored_setting(name, value) for name, value in self.settings.stored().items()}
-        return {**values, "options": {name: stored_method(value) for name, value in self.options.items()}}
+        return {**values, "options": {name: stored_setting(name, value) for name, value in self.options.items()}}
 
     @abstractmethod
     def effective(self) -> Any:
@@ -74,13 +74,15 @@ class Plan(ABC, Generic[Chosen]):
         """This plan, with the settings repeated on resume; one that differs is refused. What a run cannot store is replaced."""
         known = declared(self.kind)
         new = self.but(**{name: value for name, value in given.items() if value is not None and known[name].part != "budget"})
+        loop = {name: getattr(self.settings, name) for name, one in known.items() if one.part == "loop"}
+        same_loop = dataclasses.replace(new.but(**loop), named=self.named)
         before, after = (plain(config.pop("options") | config) for config in (self.config(), new.config()))
         for name, value in after.items():
             stored = before.get(name)
             if stored == value or (name == "train" and stored is None) or self.same(name, stored, value):
                 continue
             if known[name].part == "loop":  # a default that is spelled out is no change
-                now, then = (getattr(plan.effective(), name) for plan in (new, dataclasses.replace(new, named=self.named)))
+                now, then = (getattr(plan.effective(), name) for plan in (new, same_loop))
                 if now == then:
                     continue
                 stored = then if stored is None else stored

@@ -72,7 +72,7 @@ def diff(
     call: opt.Call,
 ) -> opt.Result:
     """Find inputs on which several networks disagree. They agree on the seed; the difference survives saving."""
-    call.needs(targets=targets, seeds=seeds)
+    call.needs({"seeds": "--seeds DATA"}, targets=targets, seeds=seeds)
     from neurotest.generate.differential import diff as run
 
     loaded = load_targets(targets or [], weights or [], call.description, call.resume)

@@ -9,7 +9,6 @@ from typing import Any, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted, command
-from neurotest.jobs.finished import note
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
@@ -71,7 +70,7 @@ def withdraw(run: Run) -> None:
 
 
 @contextmanager
-def whole(command: str, out: Out, config: dict[str, Any], *, trusted: bool = True) -> Iterator[Run | None]:
+def atomic_run(command: str, out: Out, config: dict[str, Any], *, trusted: bool = True) -> Iterator[Run | None]:
     """A run that is whole or not there: for work that cannot be resumed. None where `out` is False: nothing is written."""
     if out is False:
         yield None
@@ -129,7 +128,6 @@ def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
         with run.transaction(durable=True):
             run.finish(result if isinstance(result, dict) else result.to_dict())
             run.export()
-        note(run.path)
 
 
 def in_place(out: Out) -> None:

@@ -15,7 +15,7 @@ from neurotest.cli.app import app
 from neurotest.coverage.forecast import forecast_cover
 from neurotest.errors import BadInput
 from neurotest.jobs import forecast as module
-from neurotest.jobs.forecast import Forecast, Part, footprint, slope, span
+from neurotest.jobs.forecast import Forecast, ForecastPart, footprint, slope, span
 from neurotest.select.forecast import forecast_select
 from neurotest.target import Want
 
@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sums_by_hand() -> None:
-    plan = Forecast((Part("training data", 100, 0.5), Part("data", 20, 0.25)), {"states": 2e9, "inputs": 1e6}, 40)
+    plan = Forecast((ForecastPart("training data", 100, 0.5), ForecastPart("data", 20, 0.25)), {"states": 2e9, "inputs": 1e6}, 40)
     assert (plan.passes, plan.seconds, plan.bytes) == (120, 55.0, 2.001e9)
     assert plan.rows()[-1] == ["all", "120", "55 s"]
     assert "about 2.0 GB (states 2.0 GB, inputs 1.0 MB)" in plan.sentence()
@@ -81,9 +81,9 @@ def test_select() -> None:
 
 
 def test_fuzz() -> None:
-    plan = forecast_fuzz("zoo:mnist-lenet1", DATA, "random", budget={"forwards": 900}, batch=32)
+    plan = forecast_fuzz("zoo:mnist-lenet1", DATA, "random", forwards=900, batch=32)
     assert {part.what: part.passes for part in plan.parts} == {"opening the data": 0, "choosing seeds": 120, "mutants": 900}
-    both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", budget={"forwards": 900}, batch=32, train="zoo:mnist/train[:100]")
+    both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", forwards=900, batch=32, train="zoo:mnist/train[:100]")
     assert [part.what for part in both.parts][2:] == ["mutants", "control (random)"]
     neurons = sum(layer.neurons("channel") for layer in neurotest.load("zoo:mnist-lenet1").survey().find("pre_activation"))
     assert (plan.memory["recorded layers"], both.memory["recorded layers"]) == (0, 2 * 4 * 32 * neurons)
@@ -91,7 +91,7 @@ def test_fuzz() -> None:
 
 
 def test_a_batch_of_mutants_may_be_larger_than_the_seeds() -> None:
-    plan = forecast_fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:30]", "random", budget={"forwards": 900}, batch=64)
+    plan = forecast_fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:30]", "random", forwards=900, batch=64)
     assert plan.memory["inputs of a batch"] == 64 * 784 * 5
 
 
