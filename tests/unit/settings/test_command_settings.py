@@ -126,12 +126,13 @@ def _survives_a_run(settings: type[CommandSettings], one: Declared, value: Any, 
 
 
 def _survives_the_file(command: str, settings: type[CommandSettings], one: Declared, value: Any) -> None:
-    words = other(one)
-    said: Any = words[1] if len(words) > 1 else one.kind.words("", True) == [""] or not one.usual
+    """What would be typed, as TOML writes it."""
     if isinstance(one.kind, Flag):
-        said = next(flag for flag in (True, False) if one.kind.parse(one.name, flag) == value)
-    elif isinstance(one.kind, Number | Integer) and not isinstance(one.kind, Duration):
-        said = json.loads(words[1])
+        said: Any = next(flag for flag in (True, False) if one.kind.parse(one.name, flag) == value)
+    else:
+        said = other(one)[1]
+        if isinstance(one.kind, Number | Integer) and not isinstance(one.kind, Duration):
+            said = json.loads(said)
     Path("neurotest.toml").write_text(f"[{command}]\n{one.parameter} = {json.dumps(said)}\n")
     call = typed(command, settings)
     assert call.typed == set()
@@ -174,7 +175,7 @@ def test_the_file_may_not_say(case: str, tmp_path: Path, monkeypatch: pytest.Mon
         typed("fuzz", COMMANDS["fuzz"])
 
 
-def test_the_file_says_what_is_not_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
+def test_the_file_says_what_is_not_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     fuzz = COMMANDS["fuzz"]
     (tmp_path / "neurotest.toml").write_text("[fuzz]\nforwards = 20000\nkeep_wrong = true\n\n[select]\nbudget = 30\n")
@@ -191,7 +192,7 @@ def test_a_run_that_is_resumed_keeps_its_settings(tmp_path: Path, monkeypatch: p
     assert "budget" not in typed("select", COMMANDS["select"], "--status", "run").settings
 
 
-def test_a_value_out_of_range_is_refused_in_the_words_of_the_command_line(tmp_path: Path) -> None:
+def test_a_value_out_of_range_is_refused_in_the_words_of_the_command_line() -> None:
     with pytest.raises(BadInput, match=r"^--limit 0: expected an integer >= 1") as error:
         typed("cover", COMMANDS["cover"], "--limit", "0")
     assert (error.value.code, error.value.argument) == ("out-of-range", "limit")
