@@ -17,7 +17,7 @@ from neurotest import files
 from neurotest.data.labels import (
     EXPORTED,
     INVALID_WORDS,
-    LARGEST,
+    LARGEST_TABLE,
     UNCLEAR_WORDS,
     Inputs,
     Key,
@@ -215,7 +215,7 @@ def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
                 assert pick.picture is not None
                 place = Path(as_folder(pick.label or pick.predicted), f"{_stem(pick)}.png")
                 (part / place.parent).mkdir(exist_ok=True)
-                (part / place).write_bytes(pick.picture.read(LARGEST))
+                (part / place).write_bytes(pick.picture.read(LARGEST_TABLE))
                 writer.writerow(pick.row(place.as_posix()))
 
 
@@ -239,7 +239,7 @@ def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
 
 def _task(pick: Pick) -> dict[str, Any]:
     assert pick.picture is not None
-    picture = base64.b64encode(pick.picture.read(LARGEST)).decode()
+    picture = base64.b64encode(pick.picture.read(LARGEST_TABLE)).decode()
     data = {"image": f"data:image/png;base64,{picture}", "position": pick.position, "content": pick.content, "rank": pick.rank}
     guess = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [pick.predicted]}}
     prediction: dict[str, Any] = {"model_version": "neurotest", "result": [guess]}

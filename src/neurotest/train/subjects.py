@@ -22,7 +22,7 @@ from neurotest.zoo import faulty
 from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
 
-TRIED = 2000  # images that the patch of a polluted network is tried on
+TRIGGER_IMAGES = 2000  # images that the patch of a polluted network is tried on
 
 
 def train_subject(
@@ -34,9 +34,11 @@ def train_subject(
     train_set, test_set = _splits(subject, embedded=False)
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
-    module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
+    module = training.run(train_set, report).cpu()
+    stored = _stored(module, subject.recipe.stored)
+    module.load_state_dict(stored)  # as it will be when read back: what is judged is what is stored
     about = {"name": name, **_quality(module, train_set, test_set), **training.about()}
-    return _write(place, _stored(module, subject.recipe.stored), about, checkpoint)
+    return _write(place, stored, about, checkpoint)
 
 
 def train_faulty(
@@ -97,7 +99,7 @@ def train_faulty(
 
 
 def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str, float]:
-    """Of a trained network: the share that it gets right or, of a quantity, how far it is off, and the mean of the truth is."""
+    """Of a trained network: its accuracy or, of a regression value, how far it and the mean of the truth are off."""
     if train_set.quantities is None or test_set.quantities is None:
         return {"accuracy": round(accuracy(module, test_set), 4)}
     trivial = float(np.abs(test_set.quantities - train_set.quantities.mean()).mean())
@@ -131,7 +133,7 @@ def _triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int
     A network that other patches or noise set off as often as the patch has no defect of its own.
     """
     assert source.labels is not None
-    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIED]))
+    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIGGER_IMAGES]))
     random = rng.stream("zoo.triggers", wrong.seed)
     shown = {
         "clean": x,
@@ -147,9 +149,3 @@ def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:
     """The state in the number format of the weights file; counters and the like stay as they are."""
     dtype = getattr(torch, kind)
     return {key: value.to(dtype) if value.is_floating_point() else value for key, value in module.state_dict().items()}
-
-
-def _rounded(module: nn.Module, kind: str) -> nn.Module:
-    """The network as it will be when read back: what is judged is what is stored."""
-    module.load_state_dict(_stored(module, kind))
-    return module
