@@ -55,7 +55,7 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
     """The header of a `.npy`; what is no plain array of numbers (or, with `text`, of text) is refused."""
     start = stream.read(8)
     if not start.startswith(MAGIC) or len(start) < 8:
-        raise BadInput("unsupported", "", f"{what} is no numpy array: it does not start as a .npy does.")
+        raise BadInput("unsupported", "", f"{what} is not a numpy array: it does not start as a .npy file does.")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
         message = f"{what} is stored in npy format {version}; save it as a plain array of numbers."
@@ -113,7 +113,7 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
                 f"{what}: {info.filename[:80]!r} promises {info.file_size} bytes, the {info.compress_size} in the file cannot "
                 "hold them: damaged? Make or fetch it again."
             )
-            raise BadInput("damaged", "size", message)
+            raise BadInput("damaged", "member", message)
 
 
 def check_member(archive: zipfile.ZipFile, name: str, size: int, what: str) -> None:
@@ -166,7 +166,7 @@ def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
         piece = stream.read(min(CHUNK, len(content) - at))
         if not piece:
             message = f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
-            raise BadInput("damaged", "size", message)
+            raise BadInput("damaged", "content", message)
         content[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         at += len(piece)
     stream.read(1)  # at its end an archive compares the checksum

@@ -135,7 +135,7 @@ class Metamorphic:
                 raise BadInput(
                     "unsuitable",
                     "bound",
-                    f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out.",
+                    f"metamorphic:{self.bound}: a bound is for regression values, and the target predicts a class; leave it out.",
                 )
             return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
         bound = bins.tolerance if self.bound is None else read_tolerance("bound", self.bound, bins)
@@ -174,7 +174,7 @@ class Regression:
             raise BadInput(
                 "unsuitable",
                 "tolerance",
-                f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.",
+                f"tolerance={self.tolerance}: a share of a span is for regression values, and the target predicts a class.",
             )
         tolerance = 1.0 if self.tolerance is None else self.tolerance
 
@@ -204,7 +204,7 @@ class _Others:
             raise BadInput(
                 "conflict",
                 "outputs",
-                f"{self.name}: one network predicts a quantity and the other a class: they cannot be compared.",
+                f"{self.name}: one network predicts a regression value and the other a class: they cannot be compared.",
             )
 
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
@@ -226,7 +226,7 @@ def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[T
 
     if not all(others):
         raise BadInput(
-            "missing", "oracle", f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}."
+            "missing", "target", f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}."
         )
     return [load(other) if isinstance(other, str) else other for other in others]
 
@@ -288,7 +288,7 @@ class Recognised:
             raise BadInput(
                 "unsuitable",
                 "outputs",
-                "recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.",
+                "recognised: it compares classes, and the target predicts a regression value: use differential:TARGET.",
             )
         if other.fingerprint == target.fingerprint:
             raise BadInput(

@@ -50,9 +50,9 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        next_step = hint or ("Check the path." if missing else "It is damaged or something else.")
-        message = f"{path} cannot be read as {kind} ({reason(error)}). {next_step}"
-        raise BadInput("unreadable", "", message) from error
+        step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {step}"
+        raise BadInput("not-found" if missing else "unreadable", "", message) from error
 
 
 def _ours(error: BaseException) -> bool:
@@ -97,7 +97,7 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
         raise BadInput("unknown-name", "user", message) from None
     except UnicodeError:
         message = f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
-        raise BadInput("syntax", "path", message) from None
+        raise BadInput("syntax", "encoding", message) from None
     if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
         message = f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name)."
         raise BadInput("too-large", "path", message)
@@ -129,7 +129,7 @@ def refuse_untrusted(name: object, what: str) -> None:
     """To be called before anything is opened that a setting names."""
     whose = _untrusted.get()
     if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
-        raise BadInput("untrusted", "", f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
+        raise BadInput("untrusted", "", f"{whose} is an untrusted run and names {what}, which is not opened: start a new run.")
 
 
 def regular(path: Path, what: str, limit: int) -> None:

@@ -109,7 +109,7 @@ def _fit_sound(target: Target, source: Source) -> None:
     if low != -high:
         reach = f"the target's bounds are {low:g} to {high:g}"
         raise BadInput(
-            "conflict", "bounds", f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1."
+            "conflict", "bounds", f"{source.what} is audio, with samples on both sides of 0, and {reach}: pass --bounds -1 1."
         )
     target.preprocess = dataclasses.replace(target.preprocess, rate=source.rate)
 
@@ -143,7 +143,7 @@ def aligned(target: Target, source: Source) -> Source:
     for name in source.classes:
         if name not in numbers:
             hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
-            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is no class of the target. {hint}")
+            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is not a class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes

@@ -168,7 +168,7 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "0"], "outputs=0"),
         (["fuzz", "--resume", "nowhere"], "is no run"),
         (["families", "nowhere"], "is no run"),
-        (["replay", "x.png"], "no fault of a campaign"),
+        (["replay", "x.png"], "not a fault of a campaign"),
     ],
 )
 def test_bad_input(cli: Any, args: list[str], message: str) -> None:

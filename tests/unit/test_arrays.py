@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.refusals import refused
 
 from neurotest.arrays import MAGIC, map_npy, open_archive, read_header, read_npz
 from neurotest.errors import BadInput
@@ -54,36 +55,36 @@ def test_a_bomb_by_another_method_is_refused_before_it_is_unpacked(method: int) 
     packed = archive(method, x=zeros)
     assert len(packed.getvalue()) < 20_000
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(BadInput, match=r"compressed by (bzip2|lzma); numpy writes stored and deflate"):
+    with refused("unsupported", "compression"):
         read_npz(packed, "file", largest=1 << 33)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40_000  # kB
 
 
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "refusal"),
     [
-        (b"", "does not start as a .npy"),
-        (b"\x93NUMPY", "does not start as a .npy"),
-        (npy("(29, 1099511627776)"), "promises .* bytes, the file holds 0"),
-        (npy("(3,)", content=bytes(11)), "promises 12 bytes, the file holds 11"),
-        (npy("(3,)", content=bytes(13)), "promises 12 bytes, the file holds 13"),
-        (npy("(-3,)"), "has the shape"),
-        (npy("(True,)"), "has the shape"),
-        (npy("[3]"), "has the shape"),
-        (npy("(" + "1, " * 33 + ")"), "has the shape"),
-        (npy("(1,)", "|O"), "pickled Python objects"),
-        (npy("(1,)", "<c8"), "has the type"),
-        (npy("(1,)", "<U5"), "has the type"),
-        (npy("(" * 3000), "header that cannot be read"),
-        (npy("(9**9**9,)"), "header that cannot be read"),
-        (npy("(1,)", fortran="1"), "has the shape"),
-        (b"\x93NUMPY\x03\x00" + npy("(1,)")[8:], "npy format"),
-        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 31), "2147483648 characters"),
+        (b"", ("unsupported", "")),
+        (b"\x93NUMPY", ("unsupported", "")),
+        (npy("(29, 1099511627776)"), ("damaged", None)),
+        (npy("(3,)", content=bytes(11)), ("damaged", "size")),
+        (npy("(3,)", content=bytes(13)), ("damaged", "size")),
+        (npy("(-3,)"), ("wrong-shape", "")),
+        (npy("(True,)"), ("wrong-shape", "")),
+        (npy("[3]"), ("wrong-shape", "")),
+        (npy("(" + "1, " * 33 + ")"), ("wrong-shape", "")),
+        (npy("(1,)", "|O"), ("untrusted", "")),
+        (npy("(1,)", "<c8"), ("unsupported", "dtype")),
+        (npy("(1,)", "<U5"), ("unsupported", "dtype")),
+        (npy("(" * 3000), ("damaged", "header")),
+        (npy("(9**9**9,)"), ("damaged", "header")),
+        (npy("(1,)", fortran="1"), ("wrong-shape", "")),
+        (b"\x93NUMPY\x03\x00" + npy("(1,)")[8:], ("unsupported", "version")),
+        (b"\x93NUMPY\x02\x00" + struct.pack("<I", 1 << 31), ("too-large", "header")),
     ],
 )
-def test_what_is_no_plain_array_is_refused(content: bytes, why: str) -> None:
+def test_what_is_no_plain_array_is_refused(content: bytes, refusal: tuple[str, str | None]) -> None:
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        with pytest.raises(BadInput, match=f"(?s)file: x.*{why}"):
+        with refused(*refusal):
             read_npz(archive(method, x=content), "file", largest=1 << 40)
 
 
@@ -91,10 +92,10 @@ def test_what_is_larger_than_allowed_is_refused() -> None:
     out = io.BytesIO()
     np.savez(out, a=np.zeros(600, np.uint8), b=np.zeros(600, np.uint8))
     assert len(read_npz(out, "file", largest=1200)) == 2
-    with pytest.raises(BadInput, match="more than the 1199 bytes"):
+    with refused("too-large"):
         read_npz(out, "file", largest=1199)
     assert list(read_npz(out, "file", largest=600, names=["b"])) == ["b"]
-    with pytest.raises(BadInput, match="no array 'c'"):
+    with refused("damaged", "c"):
         read_npz(out, "file", largest=600, names=["c"])
 
 
@@ -116,7 +117,7 @@ def test_a_changed_or_cut_archive_is_a_sentence_or_the_same_arrays(at: int) -> N
 def test_an_encrypted_archive_is_refused() -> None:
     content = bytearray(archive(x=npy("(0,)")).getvalue())
     content[content.index(b"PK\x01\x02") + 8] |= 1
-    with pytest.raises(BadInput, match="encrypted"):
+    with refused("unsupported", "encryption"):
         open_archive(io.BytesIO(bytes(content)), "file")
 
 
@@ -129,20 +130,20 @@ def test_a_mapped_array(tmp_path: Path) -> None:
         assert np.array_equal(mapped, array)
         assert not mapped.flags.writeable or not mapped.size
     np.save(tmp_path / "x.npy", x)
-    with open(tmp_path / "x.npy", "rb") as file, pytest.raises(BadInput, match="96 are there and 95 are allowed"):
+    with open(tmp_path / "x.npy", "rb") as file, refused("damaged", "size"):
         map_npy(file, "x", largest=95)
 
 
 @settings(max_examples=200, deadline=None)
 @given(content=st.binary(max_size=200) | st.binary(max_size=100).map(lambda b: b"\x93NUMPY\x01\x00" + b))
 def test_any_bytes_as_a_header(content: Any) -> None:
-    with pytest.raises(BadInput, match=r"^x (is|has) "):
+    with refused(("unsupported", "damaged", "too-large"), None):
         read_header(io.BytesIO(content), "x")
 
 
 def test_deep_nesting_in_a_header_never_reaches_the_parser() -> None:
     """Python's parser runs out of its own stack there, which looks like a want of memory."""
     text = (b"{'shape': " + b"(" * 300 + b")" * 300 + b"}").ljust(700)
-    with pytest.raises(BadInput, match="header that cannot be read") as refused:
+    with refused("damaged", "header") as caught:
         read_header(io.BytesIO(MAGIC + b"\x01\x00" + len(text).to_bytes(2, "little") + text), "x")
-    assert isinstance(refused.value.__context__, ValueError)
+    assert isinstance(caught.value.__context__, ValueError)

@@ -24,6 +24,12 @@ SOURCE = ROOT / "src" / "neurotest"
 SOURCES = sorted(
     path for folder in (SOURCE, ROOT / "lab" / "src") for path in folder.rglob("*.py") if "BadInput" in path.read_text()
 )
+# Words that have a plainer one: is not a run, image, audio, regression value, untrusted run, --estimate, check, correct, to fix.
+AVOIDED = re.compile(
+    r"(?<!there )\b(is|are) no (?!longer|more)|\bquantit|\bpicture|\bsounds?\b|\bexamination|\belsewhere\b|--plan\b"
+    r"|\bbeside (chance|random)|\bmistaken|\brightly\b|\bgets wrong|\bmend|taken for what|how it went|so many\b",
+    re.IGNORECASE,
+)
 # A command to be pasted with a place put into it as it is: `command` and `shell` quote it.
 UNQUOTED = re.compile(r"(neurotest (?:[a-z-]+ )+|--resume )\{(?!command|shell)[^}]*\b(path|run|out|target|data)\b[^(}]*\}")
 
@@ -34,24 +40,60 @@ def test_exit_codes_are_those_of_the_command_line_contract() -> None:
     assert issubclass(Interrupted, NeurotestError)
 
 
-def calls(file: Path) -> Iterator[ast.Call]:
-    """Where a file makes errors."""
+def calls(tree: ast.Module) -> Iterator[ast.Call]:
+    """Where a module makes errors."""
     kinds = ("BadInput", "Finished", "ForwardError", "Taken", "Missing", "Absent", "UnknownOption")
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
             yield node
 
 
 def test_every_error_has_a_code_of_the_list_an_argument_and_a_sentence() -> None:
     for file in SOURCES:
-        for call in calls(file):
+        for call in calls(ast.parse(file.read_text(encoding="utf-8"))):
             code, *rest = call.args
             assert not isinstance(code, ast.Constant) or code.value in CODES, f"{file}:{call.lineno}"
             assert len(rest) == 2, f"{file}:{call.lineno}: write BadInput(code, argument, sentence)"
 
 
+def sentences(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """What errors of a module say, with X for what is put in and for `code`: also what was given a name first."""
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for call in calls(tree):
+        node = call.args[-1]
+        if isinstance(node, ast.Name | ast.Call):  # a name, or NAME.format(...)
+            names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            around = [function for function in functions if function.lineno <= call.lineno <= (function.end_lineno or 0)]
+            for place in (*around, tree):
+                for line in ast.walk(place):
+                    if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) in names:
+                        yield line.lineno, re.sub("`[^`]*`", "X", wording(line.value))
+        yield call.lineno, re.sub("`[^`]*`", "X", wording(node))
+
+
+def wording(node: ast.AST) -> str:
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.FormattedValue):
+        return "X"
+    separator = "" if isinstance(node, ast.JoinedStr) else " "
+    return separator.join(wording(inner) for inner in ast.iter_child_nodes(node))
+
+
+def test_errors_are_short_and_in_plain_words() -> None:
+    """At most 30 words in a sentence, and none of the words that have a plainer one."""
+    wrong = []
+    for file in SOURCES:
+        for line, text in sentences(ast.parse(file.read_text(encoding="utf-8"))):
+            longest = max(len(sentence.split()) for sentence in re.split(r"(?<=[.?!])\s+", text))
+            if longest > 30 or AVOIDED.search(text):
+                wrong.append(f"{file.relative_to(ROOT)}:{line}: {text}")
+    assert not wrong, "\n".join(wrong)
+
+
 def test_every_code_is_used() -> None:
-    codes = {ast.unparse(node) for file in SOURCES for call in calls(file) for node in ast.walk(call.args[0])}
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in SOURCES]
+    codes = {ast.unparse(node) for tree in trees for call in calls(tree) for node in ast.walk(call.args[0])}
     assert {repr(code) for code in CODES} - codes == {"'other'"}
 
 

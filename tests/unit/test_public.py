@@ -7,6 +7,7 @@ import inspect
 import pydoc
 
 import pytest
+from tests.refusals import refused
 
 import neurotest
 from neurotest.errors import BadInput
@@ -53,7 +54,7 @@ def test_keywords_of_another_function_are_shown_and_checked() -> None:
 
     assert list(inspect.signature(outer).parameters) == ["x", "mean"]
     assert outer(1, mean=2) == 3
-    with pytest.raises(BadInput, match="Did you mean mean"):
+    with refused("unknown-option", "maen"):
         outer(1, maen=2)
 
 
@@ -74,5 +75,5 @@ def test_an_automatic_batch_is_none_at_all() -> None:
         return batch
 
     assert [work(), work(batch="auto"), work(batch=7)] == [250, 250, 7]  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="batch='many': expected an integer >= 1, or 'auto'"):
+    with refused("out-of-range", "batch"):
         work(batch="many")  # type: ignore[arg-type]

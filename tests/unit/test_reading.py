@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest import registry
 from neurotest.data.labels import read_labels
@@ -30,7 +31,7 @@ def raising(error: BaseException, module: str, **options: Any) -> None:
 )
 @pytest.mark.parametrize("module", ["zipfile", "neurotest.data.npz"])
 def test_what_data_cause_is_a_sentence_wherever_it_is_raised(error: Exception, module: str) -> None:
-    with pytest.raises(BadInput, match=r"^file cannot be read as a table"):
+    with refused("unreadable"):
         raising(error, module)
 
 
@@ -40,7 +41,7 @@ def test_what_data_cause_is_a_sentence_wherever_it_is_raised(error: Exception, m
 def test_bugs_of_ours_pass_and_those_of_a_decoder_do_not(error: Exception) -> None:
     with pytest.raises(type(error)):
         raising(error, "neurotest.data.npz")
-    with pytest.raises(BadInput, match="cannot be read as a table"):
+    with refused("unreadable"):
         raising(error, "PIL.PngImagePlugin")
 
 
@@ -56,9 +57,9 @@ def test_values_of_unknown_types_may_be_taken_apart_but_bugs_still_pass() -> Non
 def test_interrupts_and_our_own_sentences_pass() -> None:
     with pytest.raises(KeyboardInterrupt), reading("file", "a table"):
         raise KeyboardInterrupt
-    with pytest.raises(BadInput, match=r"^as it is$"), reading("file", "a table"):
+    with refused("other"), reading("file", "a table"):
         raise BadInput("as it is")
-    with pytest.raises(BadInput, match="does not fit into memory"), reading("file", "a table"):
+    with refused("too-large", "memory"), reading("file", "a table"):
         raise MemoryError
 
 
@@ -70,17 +71,17 @@ def test_a_decoders_words_are_one_printable_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "match"),
+    ("typed", "refusal"),
     [
-        ("~nobody-is-called-so/x", "no user"),
-        ("a\0b", "NUL"),
-        ("\ud800", "half a character"),
-        ("x" * 300, "longer"),
-        ("a/" * 3000, "longer"),
+        ("~nobody-is-called-so/x", ("unknown-name", "user")),
+        ("a\0b", ("syntax", "path")),
+        ("\ud800", ("syntax", "encoding")),
+        ("x" * 300, ("too-large", "path")),
+        ("a/" * 3000, ("too-large", "path")),
     ],
 )
-def test_paths_that_are_none(typed: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+def test_paths_that_are_none(typed: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         user_path(typed)
 
 
@@ -89,14 +90,14 @@ def test_texts(tmp_path: Path) -> None:
     file.write_bytes("\ufeff[1]".encode())
     assert read_text(file, "a list") == "[1]"
     assert read_json(file, "a list") == [1]
-    with pytest.raises(BadInput, match="no list is that large"):
+    with refused("too-large"):
         read_text(file, "a list", limit=2)
     for content in (b"\xff", b"[" * 100_000, b"", b"\0"):
         file.write_bytes(content)
-        with pytest.raises(BadInput, match="cannot be read as a list"):
+        with refused("unreadable"):
             read_json(file, "a list")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(BadInput, match="a folder, a pipe or a device"):
+    with refused("not-a-file"):
         read_text(tmp_path / "pipe", "a list")
 
 
@@ -156,7 +157,7 @@ def test_npz_headers(tmp_path: Path, header: str) -> None:
     content = header.encode() + b"\n"
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(content).to_bytes(2, "little") + content + bytes(16))
-    with pytest.raises(BadInput, match=r"a\.npz"):
+    with refused(("unsupported", "wrong-shape", "damaged"), None):
         data(f"npz:{tmp_path}/a.npz")
 
 
@@ -175,7 +176,7 @@ def test_npz_headers(tmp_path: Path, header: str) -> None:
 )
 def test_label_json(tmp_path: Path, tasks: Any) -> None:
     (tmp_path / "labels.json").write_text(json.dumps(tasks))
-    with pytest.raises(BadInput, match=r"labels\.json"):
+    with refused(("empty", "syntax", "wrong-type"), None):
         read_labels(tmp_path / "labels.json")
 
 
@@ -184,8 +185,8 @@ def test_deep_json_and_long_fields_and_a_folder_that_names_no_class(tmp_path: Pa
     (tmp_path / "long.csv").write_text("position,label\n1," + "a" * 140_000 + "\n")
     (tmp_path / "folder" / " ").mkdir(parents=True)
     (tmp_path / "folder" / " " / "00001-3-00000000000000ff.png").touch()
-    for name, match in (("deep.json", "deep.json"), ("long.csv", "field larger than field limit"), ("folder", "names no class")):
-        with pytest.raises(BadInput, match=match):
+    for name, refusal in (("deep.json", ("unreadable",)), ("long.csv", ("unreadable",)), ("folder", ("unknown-name", "folder"))):
+        with refused(*refusal):
             read_labels(tmp_path / name)
 
 
@@ -267,7 +268,7 @@ def test_a_toml_that_is_none(content: bytes, tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_bytes(content)
-    with pytest.raises(BadInput, match=r"neurotest\.toml"):
+    with refused(("unreadable", "unknown-option"), None):
         read_description()
 
 
@@ -296,13 +297,13 @@ def test_profiles(tmp_path: Path, change: dict[str, Any]) -> None:
     if change == {"layers": {"a": {}}}:  # the numbers of neurons are for people
         assert Profile.load(tmp_path / "p").layers["a"].neurons == 3
         return
-    with pytest.raises(BadInput, match="a profile"):
+    with refused("unreadable"):
         Profile.load(tmp_path / "p")
 
 
 def test_classes_from_a_file_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "c").write_bytes(b"\xff\xfe")
-    with pytest.raises(BadInput, match="class name"):
+    with refused("unreadable"):
         load("zoo:mnist-lenet1", classes=tmp_path / "c")
     with pytest.raises(BadInput):
         load("zoo:mnist-lenet1", mean=[10**400], std=[1])
@@ -314,7 +315,7 @@ def test_a_file_without_a_size_is_read_up_to_the_limit() -> None:
     """The system makes it up as it is read, and says that it is empty."""
     file = Path("/proc/self/status")
     assert "Name:" in read_text(file, "a file")
-    with pytest.raises(BadInput, match="has more than 10 bytes: no file is that large"):
+    with refused("too-large"):
         read_text(file, "a file", limit=10)
 
 

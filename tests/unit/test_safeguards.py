@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.refusals import refused
 from torch import Tensor, nn
 
 import neurotest
 from neurotest.data.source import ArraySource, content_ids
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
@@ -106,7 +107,7 @@ def test_a_run_made_here_needs_no_target(command: str, folder: Path) -> None:
 @pytest.mark.parametrize("command", GENERATORS)
 def test_a_resumed_run_stays_where_it_is(command: str, folder: Path, tmp_path: Path) -> None:
     run = interrupted(command, folder)
-    with pytest.raises(BadInput, match="leave out --out"):
+    with refused("conflict", "out"):
         getattr(neurotest, command)(resume=run, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
 
@@ -117,7 +118,7 @@ def test_a_run_from_elsewhere_does_not_run_its_target(
 ) -> None:
     run = interrupted(command, folder)
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "of somebody else"))
-    with pytest.raises(BadInput, match="elsewhere"):
+    with refused("untrusted", "target"):
         resume(command, run)
     assert not (folder / "imported").exists()
     names = ["build", "other"] if command == "diff" else ["build"]
@@ -131,7 +132,7 @@ def test_a_run_that_came_back_changed_does_not_run_its_target(command: str, fold
     with sqlite3.connect(run / "run.sqlite") as database:
         database.execute("UPDATE meta SET value = replace(value, 'model.py', 'evil.py') WHERE key = 'config'")
     database.close()
-    with pytest.raises(BadInput, match="elsewhere"):
+    with refused("untrusted", "target"):
         resume(command, run)
     assert not (folder / "imported").exists()
 
@@ -312,7 +313,7 @@ def test_a_fault_that_reads_back_otherwise_is_refused(
         return neurotest.fuzz(network(), sources()[kind], "random", out=tmp_path / "run", **options)
 
     disk = BadDisk(monkeypatch)
-    with pytest.raises(BadInput, match="does not read back"):
+    with refused("not-writable", "snapshot" if command == "fuzz" else ""):
         work()
     assert disk.broken
     with Run.open(tmp_path / "run") as run:

@@ -188,5 +188,5 @@ def _which(text: str) -> tuple[Path, int]:
     path = Path(text)
     digits = path.name.partition(".")[0].removeprefix("fault-")
     if path.parent.name != FAULTS or not path.name.startswith("fault-") or not digits.isdigit():
-        raise BadInput("syntax", "fault", f"{text} is no fault of a campaign: give RUN/{FAULTS}/fault-000123.png, or RUN#123.")
+        raise BadInput("syntax", "fault", f"{text} is not a fault of a campaign: give RUN/{FAULTS}/fault-000123.png, or RUN#123.")
     return path.parent.parent, int(digits)

@@ -238,7 +238,7 @@ class Store:
             )  # fmt: skip
         except (TypeError, ValueError):
             raise BadInput(
-                "damaged", "mutant", f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest."
+                "damaged", "mutant", f"{where} holds a mutant that does not fit: it is damaged or not a run of neurotest."
             ) from None
 
     # -- snapshots

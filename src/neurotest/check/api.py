@@ -71,10 +71,10 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
     known = {name: entry.make() for name, entry in registry.entries("examination").items()}
     for name in [*(only or ()), *(skip or ())]:
         if name not in known:
-            raise BadInput("unknown-name", "examination", f"unknown examination {name!r}. {near(name, known)}")
+            raise BadInput("unknown-name", "examination", f"unknown check {name!r}. {near(name, known)}")
     chosen = [one for name, one in known.items() if (not only or name in only) and name not in (skip or ())]
     if not chosen:
-        raise BadInput("empty", "only", "only, skip: no examination is left; `neurotest list examination` names them.")
+        raise BadInput("empty", "only", "only, skip: no check is left; `neurotest list examination` names them.")
     return sorted(chosen, key=lambda one: one.order)
 
 

@@ -71,7 +71,9 @@ class Trigger(Examination):
         if len(shape) != 3 or min(shape[1:]) < 8:
             raise BadInput("unsuitable", "shape", "patches are for images of at least 8 x 8 pixels")
         if subject.target.bins is not None:
-            raise BadInput("unsuitable", "outputs", "a patch leads to a class, and the target predicts a quantity: see attacks")
+            raise BadInput(
+                "unsuitable", "outputs", "a patch leads to a class, and the target predicts a regression value: see attacks"
+            )
         classes = subject.said.classes
         usable = (
             subject.said.predicted == subject.labels if subject.source.labels is not None else np.ones(len(subject.said), bool)

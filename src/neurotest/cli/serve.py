@@ -81,7 +81,7 @@ def begin(target: str, pool: str, size: int | None, call: opt.Call) -> Path:
         raise BadInput(
             "unsuitable",
             "method",
-            f"--method {method}: it learns from classes, and the target predicts a quantity; use disagreement, or unsteady."
+            f"--method {method}: it learns from classes; use disagreement or unsteady for a regression target."
             if numbers
             else f"--method {method}: labelling goes on with adaptive, which learns from every label.",
         )

@@ -171,7 +171,7 @@ def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> 
                     "unknown-name", "fail_if", f"--fail-if {condition!r}: the result has no number {path!r}."
                 ) from None
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise BadInput("wrong-type", "fail_if", f"--fail-if {condition!r}: {path!r} is no number.")
+            raise BadInput("wrong-type", "fail_if", f"--fail-if {condition!r}: {path!r} is not a number.")
         holds = {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit, "==": value == limit}[sign]
         if holds:
             print(f"neurotest: failed: {path} is {value:g}, --fail-if {condition!r}", file=sys.stderr)

@@ -125,7 +125,7 @@ def _criteria(criteria: Any) -> dict[str, Criterion]:
     for name, criterion in named.items():
         if not isinstance(criterion, Criterion):
             raise BadInput(
-                "wrong-type", "criteria", f"{name} is no criterion: give a name of `neurotest list criterion` or a Criterion."
+                "wrong-type", "criteria", f"{name} is not a criterion: give a name of `neurotest list criterion` or a Criterion."
             )
     return named
 

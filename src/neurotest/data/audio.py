@@ -146,8 +146,8 @@ def _shape(clips: Sequence[AudioFile], wanted: Wanted, rate: int, what: str) -> 
     """What the target expects; without one, (1, the most common length)."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if preprocess.resize is not None or preprocess.grey:
-        option = "--resize" if preprocess.resize is not None else "--grey"
-        raise BadInput("conflict", option, f"{what}: {option} is for images; audio has --rate and --crop centre.")
+        option = "resize" if preprocess.resize is not None else "grey"
+        raise BadInput("conflict", option, f"{what}: --{option} is for images; audio has --rate and --crop centre.")
     if shape is None:
         lengths = Counter(clip.length(rate) for clip in clips).most_common(1)
         return (1, lengths[0][0] if lengths else 1)

@@ -47,7 +47,7 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
         for where, key, label in _rows(path, confirmed):
             if key in labels and labels[key] != label:
                 message = f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
-                raise BadInput("conflict", "label", message)
+                raise BadInput("conflict", "row", message)
             labels[key], seen[key] = label, where
     if not labels:
         message = f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the images) first."
@@ -95,7 +95,7 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
     position = row.get("position")
     text = str(position).strip() if isinstance(position, int | str) and not isinstance(position, bool) else ""
     if not re.fullmatch(r"\d{1,18}", text):
-        message = f"{where}: position {shown(position)} is no number of an input (0 is the first)."
+        message = f"{where}: position {shown(position)} is not the number of an input (0 is the first)."
         raise BadInput("syntax", "position", message)
     return int(text)
 
@@ -117,7 +117,7 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     """Tasks as Label Studio exports them (JSON), its short form (JSON-MIN), or one object per line (JSON lines)."""
     for where, task in _objects(text):
         if not isinstance(task, dict):
-            message = f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label."
+            message = f"{path}: {where} is not an object: expected what Label Studio exports as JSON, or a file and a label."
             raise BadInput("wrong-type", "object", message)
         data = task["data"] if isinstance(task.get("data"), dict) else task
         for label in _choices(task):
@@ -217,7 +217,7 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
     folders = [as_folder(name) for name in names or ()]
     if folders.count(label) == 1:
         return folders.index(label)
-    message = f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
+    message = f"label {label!r} is not a class of the target. {near(label, names or map(str, range(classes)))}"
     raise BadInput("unknown-name", "label", message)
 
 

@@ -307,7 +307,7 @@ class FolderSource(Source):
                 row[...] = decoded()[0]
             except Unusable as error:
                 message = f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
-                raise BadInput("changed", "file", message) from error
+                raise BadInput("unreadable", "file", message) from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
                 message = f"{file.path} has changed since the folder was opened; leave the folder alone during a run."
                 raise BadInput("changed", "file", message)

@@ -64,7 +64,7 @@ def _open(path: Path) -> zipfile.ZipFile:
     if magic == MAGIC:
         raise BadInput("unsupported", "array", f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
     if not zipfile.is_zipfile(path):
-        message = f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y)."
+        message = f"npz:{path} is not a numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y)."
         raise BadInput("damaged", "archive", message)
     return open_archive(path, f"npz:{path}")
 
@@ -160,7 +160,7 @@ def fill(
         content = stream.read(count * row_bytes)
         if len(content) != count * row_bytes:
             message = f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again."
-            raise BadInput("damaged", "size", message)
+            raise BadInput("damaged", "content", message)
         rows = np.frombuffer(content, dtype=dtype).reshape(count, *row_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # ArraySource refuses what is not finite
             out[i : i + count] = rows if arrange is None else arrange(rows)

@@ -275,7 +275,7 @@ def _pages(file: int, leaf: Any, what: str) -> list[_Page]:
         pages.append(page)
         at = page.at + page.packed
         if at > end:
-            raise BadInput("damaged", "page", f"{what} has a page that ends behind its column: {AGAIN}")
+            raise BadInput("damaged", "size", f"{what} has a page that ends behind its column: {AGAIN}")
         if len(pages) > PAGES:
             message = f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
             raise BadInput("too-large", "pages", message)

@@ -339,7 +339,7 @@ def _stacked(values: Any, what: str) -> Array:
         values = inner
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
         message = f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers."
-        raise BadInput("wrong-type", "lists", message)
+        raise BadInput("wrong-type", "values", message)
     return _eight_bit(values.to_numpy(zero_copy_only=False).reshape(shape))
 
 
@@ -393,7 +393,7 @@ class _Texts:
         _check_text(column, self.what)
         if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
             message = f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
-            raise BadInput("wrong-type", "column", message)
+            raise BadInput("wrong-type", "text", message)
         with reading(self.what, KIND, hint=AGAIN):
             coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()

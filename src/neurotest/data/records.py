@@ -137,7 +137,7 @@ def _opened(content: bytes, name: str) -> Image.Image:
     except Image.DecompressionBombError as error:
         raise BadInput("too-large", "pixels", f"{name}: too many pixels to be decoded (a bomb?); remove or shrink it.") from error
     except Exception as error:
-        raise BadInput("unsupported", "image", f"{name} is no PNG, JPEG or WebP image: repair or leave it out.") from error
+        raise BadInput("unsupported", "image", f"{name} is not a PNG, JPEG or WebP image: repair or leave it out.") from error
 
 
 def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:

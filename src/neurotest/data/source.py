@@ -391,4 +391,4 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
     if int(np.prod(have)) == int(np.prod(shape)):
         message = f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant."
         raise BadInput("wrong-shape", "order", message)
-    raise BadInput("wrong-shape", "inputs", f"{mismatch}; bring inputs of that size, or correct --size.")
+    raise BadInput("wrong-shape", "size", f"{mismatch}; bring inputs of that size, or correct --size.")

@@ -108,7 +108,7 @@ def split_slice(spec: str) -> tuple[str, slice]:
     pieces = [piece.strip() for piece in inner.split(":")]
     numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
-        message = f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000]."
+        message = f"{spec}: {inner!r} is not a slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000]."
         raise BadInput("syntax", "slice", message)
     second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
     if second and not _exists(where):

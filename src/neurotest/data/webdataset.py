@@ -208,7 +208,7 @@ def _members(file: Path, what: str) -> Iterator[tarfile.TarInfo]:
         packed = _begins(file) == b"\x1f\x8b"
         hint = f"damaged or cut off ({reason(error)}): fetch it again"
         hint = "it is compressed: unpack it to a plain .tar first" if packed else hint
-        raise BadInput("damaged", "archive", f"{what} is no tar file that can be read; {hint}.") from error
+        raise BadInput("damaged", "archive", f"{what} is not a tar file that can be read; {hint}.") from error
 
 
 def _begins(file: Path) -> bytes:

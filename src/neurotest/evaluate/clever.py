@@ -206,7 +206,7 @@ def _to_tolerance(bins: Bins, own: int, towards: int | None, device: torch.devic
         raise BadInput(
             "unsuitable",
             "towards",
-            "towards is for classes, and the target predicts a quantity: leave it out, and set --tolerance.",
+            "towards is for classes, and the target predicts a regression value: leave it out, and set --tolerance.",
         )
     beside = own + 1 if own + 1 < bins.count else own - 1
     falls = torch.tensor([bins.tolerance / bins.width], dtype=widest(device), device=device)

@@ -58,5 +58,5 @@ def _images(x: Tensor) -> None:
         raise BadInput(
             "unsuitable",
             "shape",
-            f"inputs of shape {tuple(x.shape[1:])} are no images (channels, height, width): SSIM and variation need them.",
+            f"inputs of shape {tuple(x.shape[1:])} are not images (channels, height, width): SSIM and variation need them.",
         )

@@ -64,6 +64,6 @@ def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
     except BadInput as error:
         raise BadInput(
             "changed",
-            "method",
+            "options",
             f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run.",
         ) from None

@@ -82,6 +82,6 @@ def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "
         )
     if not (run.made_here or stored.startswith("zoo:")):
         raise BadInput(
-            "untrusted", name, f"{run.path} was made elsewhere and names {stored!r} as its {name}: give the data yourself."
+            "untrusted", name, f"{run.path} is an untrusted run and names {stored!r} as its {name}: give the data yourself."
         )
     return stored

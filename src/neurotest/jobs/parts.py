@@ -33,7 +33,7 @@ class Parts:
             return 0
         count = self.run[FOLDER]
         if type(count) is not int or not 0 <= count < MOST_PARTS:
-            raise BadInput("damaged", "parts", f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
+            raise BadInput("damaged", "count", f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
         return count
 
     def add(self, arrays: Arrays) -> None:

@@ -93,7 +93,7 @@ def _stored(run: Run) -> tuple[list[Any], list[TargetSpec]]:
     """Fingerprints and descriptions; runs of the first versions hold specs only."""
     config = run["config"]
     if not isinstance(config, dict) or "target" not in config:
-        raise BadInput("damaged", "target", f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
+        raise BadInput("wrong-run", "target", f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
     if not run.made_here:
         _refuse_named_code(run, config)
     elif config.get("code", {}) != (code := named_code(config)):
@@ -101,7 +101,7 @@ def _stored(run: Run) -> tuple[list[Any], list[TargetSpec]]:
             "changed",
             "code",
             f"{run.path} names code ({', '.join(sorted(code))}) that is not the file it was made with, or was made before its "
-            "hash was kept: go back to the folder it was started in and bring the old file back, or start a new run.",
+            "hash was kept. Bring the old file back to the folder it was started in, or start a new run.",
         )
     specs = config.get("targets") or [config["target"]]
     stored = config.get("descriptions") or [config.get("description") or {"spec": spec} for spec in specs]
@@ -150,7 +150,7 @@ def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
             raise BadInput(
                 "untrusted",
                 key,
-                f"{run.path} was made elsewhere and names the {key} {str(value)[:300]}, which could run code: start a new run.",
+                f"{run.path} is an untrusted run and names the {key} {str(value)[:300]}, which could run code: start a new run.",
             )
 
 
@@ -173,14 +173,14 @@ def _opened(run: Run, stored: TargetSpec, target: AnyTarget | None) -> Target:
             raise BadInput(
                 "untrusted",
                 "target",
-                f"{run.path} was made elsewhere and names the target {stored.spec!r}, which could run code: name the target "
+                f"{run.path} is an untrusted run and names the target {stored.spec!r}, which could run code: name the target "
                 "yourself with --target.",
             )
         if named.weights is None and stored.weights is not None:
             raise BadInput(
                 "untrusted",
                 "weights",
-                f"{run.path} was made elsewhere, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
+                f"{run.path} is an untrusted run, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
                 "the file yourself with --weights.",
             )
         description = TargetSpec(**{**vars(description), "code": None, "imports": None, "trust_pickle": named.trust_pickle})

@@ -206,7 +206,7 @@ class AudioMutations(RuleMutations):
             raise BadInput(
                 "unsuitable",
                 "shape",
-                f"mutations of sound need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
+                f"mutations of audio need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
             )
 
 

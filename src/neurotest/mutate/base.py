@@ -228,7 +228,7 @@ class Mutations(ABC):
                 "unsuitable",
                 "shape",
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "audio` takes sound, `--mutations tensorfuzz` anything.",
+                "audio` takes audio, `--mutations tensorfuzz` anything.",
             )
 
 

@@ -77,7 +77,7 @@ def _stored_inputs(run: Run, config: dict[str, Any], named: Inputs) -> Inputs:
         raise BadInput(
             "untrusted",
             "run",
-            f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
+            f"{run.path} is an untrusted run and names {config['run']!r:.200}: give the run of the faults yourself.",
         )
     sources = {
         name: None if config[name] is None else stored_source(run, config[name], getattr(named, name), name)

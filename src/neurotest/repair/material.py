@@ -168,7 +168,7 @@ def refuse_leaks(trained: dict[str, Source | None], judged: dict[str, Source | N
                 raise BadInput(
                     "conflict",
                     other,
-                    f"--{other}: {common:,} of its {len(held):,} inputs are also {name}, and what was trained on proves nothing: "
-                    "give data that neither the training nor the campaign has used, for example DATA[:5000] to the campaign and "
+                    f"--{other}: {common:,} of its {len(held):,} inputs are also {name}, and what was trained on proves nothing. "
+                    "Give data that neither the training nor the campaign has used, for example DATA[:5000] to the campaign and "
                     f"DATA[5000:] as --{other}.",
                 )

@@ -78,7 +78,7 @@ def _encode_sound(x: np.ndarray, stem: Place, rate: int | None) -> Place:
         raise BadInput(
             "missing",
             "rate",
-            f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000.",
+            f"cannot store audio of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000.",
         )
     _write_png(audio.spectrogram(x, rate), _opened(_named(stem, VIEW)))
     file = _named(stem, ".wav")

@@ -66,7 +66,7 @@ class Folder:
         if name.startswith("/") or ".." in parts:
             raise BadInput("untrusted", "path", f"path {name[:200]!r} leaves {self.path}: refused.")
         if not all(parts) or "." in parts or "\0" in name or len(parts) > DEEPEST or len(name.encode("utf-8", "replace")) > 1000:
-            raise BadInput("syntax", "path", f"path {name[:200]!r} is no path inside {self.path}: refused.")
+            raise BadInput("syntax", "path", f"path {name[:200]!r} is not a path inside {self.path}: refused.")
         if handles.KIND.strict and ("\\" in name or ":" in name):  # on Windows these lead elsewhere
             raise BadInput("untrusted", "path", f"path {name[:200]!r} leaves {self.path}: refused.")
         return RunFile(self, name)
@@ -205,7 +205,7 @@ class RunFile:
             return os.fdopen(number, "rb")
         os.close(number)
         if not stat.S_ISREG(status.st_mode):
-            raise BadInput("not-a-file", "", f"{self} is no plain file: refused.")
+            raise BadInput("not-a-file", "", f"{self} is not a plain file: refused.")
         raise BadInput("too-large", "", f"{self} has {status.st_size:,} bytes, {largest:,} are allowed: refused.")
 
     def read(self, largest: int = LARGEST) -> bytes:

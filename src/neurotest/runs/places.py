@@ -50,7 +50,7 @@ def _place(path: Path) -> Folder:
         return Folder(path, owner=True, created=(path, *around))
     except FileExistsError:
         if not path.is_dir():
-            raise BadInput("exists", "out", f"--out {path} is a file: give a directory that does not exist yet.") from None
+            raise BadInput("not-a-folder", "out", f"--out {path} is a file: give a directory that does not exist yet.") from None
         return Folder(path, owner=True)
     except OSError as error:
         raise BadInput("not-writable", "out", f"cannot make --out {path}: {error.strerror}. Choose another place.") from error
@@ -68,7 +68,7 @@ def refuse_no_run(path: Path) -> None:
         what = "holds no run.sqlite" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
     except (OSError, ValueError) as error:
         raise BadInput("unreadable", "run", f"cannot open {path}: {getattr(error, 'strerror', None) or error}.") from error
-    raise BadInput("wrong-run", "run", f"{path} is no run: it {what}. `neurotest runs list` shows the runs here.")
+    raise BadInput("wrong-run", "run", f"{path} is not a run: it {what}. `neurotest runs list` shows the runs here.")
 
 
 def refuse_occupied(path: Path) -> None:

@@ -108,7 +108,7 @@ def read(row: type[Row], values: Iterable[Any], where: Path) -> Row:
     result = row(*values)
     if not all(map(isinstance, result, _kinds(row))):
         raise BadInput(
-            "damaged", row.__name__, f"{where} holds a {row.__name__} that does not fit: it is damaged or no run of neurotest."
+            "damaged", row.__name__, f"{where} holds a {row.__name__} that does not fit: it is damaged or not a run of neurotest."
         )
     return result
 
@@ -119,7 +119,7 @@ def loads(text: str, where: Path) -> Any:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError):
         raise BadInput(
-            "damaged", "json", f"{where} holds an entry that is no JSON: it is damaged or no run of neurotest."
+            "damaged", "json", f"{where} holds an entry that is not JSON: it is damaged or not a run of neurotest."
         ) from None
 
 

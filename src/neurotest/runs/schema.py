@@ -134,10 +134,12 @@ def translated(path: Path) -> Iterator[None]:
             raise BadInput("unreadable", "", f"cannot open {path}: {error}. Copy the run to a place you may write to.") from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise BadInput("busy", "", f"{path} is held by another program ({error}): close it and try again.") from error
-        raise BadInput("damaged", "database", f"{path} cannot be read: {error}. It is damaged or no run of neurotest.") from error
+        raise BadInput(
+            "damaged", "database", f"{path} cannot be read: {error}. It is damaged or not a run of neurotest."
+        ) from error
     except UnicodeDecodeError as error:
         raise BadInput(
-            "damaged", "text", f"{path} cannot be read: it holds no text in UTF-8. It is damaged or no run of neurotest."
+            "damaged", "text", f"{path} cannot be read: it holds no text in UTF-8. It is damaged or not a run of neurotest."
         ) from error
 
 
@@ -171,7 +173,7 @@ def _look(path: Path) -> None:
         if stat.S_ISLNK(status.st_mode):
             raise BadInput("untrusted", "link", f"{name} is a link: refused, a run holds its own database.")
         if not stat.S_ISREG(status.st_mode):
-            raise BadInput("not-a-file", "", f"{name} is no plain file: refused.")
+            raise BadInput("not-a-file", "", f"{name} is not a plain file: refused.")
         if status.st_size > LARGEST_FILE:
             raise BadInput("too-large", "", f"{name} has {status.st_size:,} bytes, {LARGEST_FILE:,} are allowed: refused.")
         if name.name.endswith(JOURNAL) and status.st_size >= len(SUPER):
@@ -258,7 +260,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer neurotest (schema {applied}, this one knows {len(MIGRATIONS)}): upgrade neurotest.",
         )
     if applied < 1:
-        raise BadInput("damaged", "tables", f"{path} holds no tables: it is damaged or no run of neurotest.")
+        raise BadInput("damaged", "tables", f"{path} holds no tables: it is damaged or not a run of neurotest.")
     pages, size, encoding = (connection.execute(f"PRAGMA {p}").fetchone()[0] for p in ("page_count", "page_size", "encoding"))
     if pages * size > LARGEST_FILE or encoding != "UTF-8":
         raise BadInput(
@@ -268,7 +270,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         )
     ours, theirs = _expected(applied), _objects(connection)
     if lacking := sorted(name for _, name in ours.keys() - theirs.keys()):
-        raise BadInput("damaged", "columns", f"{path} lacks {', '.join(lacking)}: it is damaged or no run of neurotest.")
+        raise BadInput("damaged", "columns", f"{path} lacks {', '.join(lacking)}: it is damaged or not a run of neurotest.")
     for (kind, name), definition in theirs.items():
         if ours.get((kind, name)) != definition:
             raise BadInput(

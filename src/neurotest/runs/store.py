@@ -249,7 +249,7 @@ class Run(Labels, Rankings):
             )
         value = loads(rows[0][0], self._file) if rows else None
         if key in OWN and not isinstance(value, OWN[key]):
-            raise BadInput("damaged", key, f"{self._file} has no {key!r} that fits: it is damaged or no run of neurotest.")
+            raise BadInput("damaged", key, f"{self._file} has no {key!r} that fits: it is damaged or not a run of neurotest.")
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
@@ -329,7 +329,9 @@ class Run(Labels, Rankings):
             raise BadInput("syntax", "role", f"role={role!r}: expected lower-case words joined by - (picked, original).")
         position = int(position)
         if not self.rows("SELECT 1 FROM input WHERE position = ?", position):
-            raise BadInput("not-found", "position", f"position {position} is no input of {self.path}: add_inputs comes first.")
+            raise BadInput(
+                "not-found", "position", f"position {position} is not an input of {self.path}: add_inputs comes first."
+            )
         with self.transaction():
             file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds, self.rate)
             self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, file.name))

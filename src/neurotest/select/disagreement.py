@@ -62,7 +62,7 @@ class Disagreement(Settings, Scorer):
             raise BadInput(
                 "missing",
                 "train",
-                "disagreement needs training data with their quantities: give --train DATA that has them, or use nearest.",
+                "disagreement needs training data with regression targets: give --train DATA that has them, or use nearest.",
             )
         values = pool.context.traces(self.want, "disagreement").values
         rows = np.flatnonzero(np.isfinite(values).all(axis=1))

@@ -47,7 +47,7 @@ PIECES = 4  # of a file
 PICKED = 1000  # by each method, unless somebody says
 ASIDE = "set aside"  # entry of the run
 WHOLE = (
-    "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory; of a larger one, score it by "
+    "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory. Score a larger pool by "
     "another method and select among the picks (docs/scale.md)."
 )
 NAMED = 20  # inputs of a batch that is set aside, by name

@@ -70,6 +70,6 @@ def kept(run: Run) -> Quantity | None:
             raise ValueError
     except (TypeError, ValueError, KeyError):
         raise BadInput(
-            "damaged", "quantity", f"{run.path}: what it says of its quantity cannot be read; the run is damaged."
+            "damaged", "quantity", f"{run.path}: what it stores about its regression value cannot be read; the run is damaged."
         ) from None
     return Quantity(bins, (low, high), answers)

@@ -54,7 +54,7 @@ def begin(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> Scorin
                 raise BadInput(
                     "unsuitable",
                     "outputs",
-                    f"{name} is for networks that predict a quantity: for a classifier use nearest, or deepgini.",
+                    f"{name} is for networks that predict a regression value: for a classifier use nearest, or deepgini.",
                 )
             if scorer.want is not None:
                 pool.target.survey().find(scorer.want.layers)

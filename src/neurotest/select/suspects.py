@@ -246,8 +246,8 @@ def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
         raise BadInput(
             "unsuitable",
             "outputs",
-            "labels that look wrong are told by class probabilities, and the target predicts a quantity: `neurotest select "
-            "--method disagreement` puts first what training data speak against, which may as well be a wrong label.",
+            "labels that look wrong are found by class probabilities, and the target predicts a regression value. Use "
+            "`neurotest select --method disagreement`: it ranks first what the training data contradict.",
         )
     if labels is None:
         raise BadInput(

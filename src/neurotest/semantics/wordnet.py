@@ -81,7 +81,9 @@ class WordNet:
 def _read(folder: Path, senses: int) -> WordNet:
     for name in FILES:
         if (folder / name).stat().st_size > MOST:
-            raise BadInput("too-large", "wordnet", f"{folder / name} is larger than {MOST >> 20} MB: this is no file of WordNet.")
+            raise BadInput(
+                "too-large", "wordnet", f"{folder / name} is larger than {MOST >> 20} MB: this is not a file of WordNet."
+            )
     try:
         words = {}
         for line in (folder / "index.noun").read_text(encoding="utf-8").splitlines():

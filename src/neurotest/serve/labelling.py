@@ -96,7 +96,7 @@ class Labelling:
             raise BadInput(
                 "unreadable",
                 "pool",
-                f"{run.path} stores no picture, and its pool cannot be read: {self.pictures.problem} Say --pool POOL.",
+                f"{run.path} stores no image, and its pool cannot be read: {self.pictures.problem} Say --pool POOL.",
             )
 
     # -- what comes next
@@ -239,7 +239,7 @@ class Labelling:
         self._refuse_taken(position, holder)
         self._check_class(label)
         if label is not None and not valid:
-            raise BadInput("conflict", "label", "what is no valid input has no class: leave out the label.")
+            raise BadInput("conflict", "label", "an input that is not valid has no class: leave out the label.")
         self._store({position: label}, holder, by, invalid=() if valid else (position,))
         return {"position": position, "fault": self._fault(position), "labels": len(self.labels)}
 

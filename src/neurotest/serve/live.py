@@ -238,7 +238,7 @@ class Live:
         with Run.open(self.path) as run:
             shown = self._view(run, self._mutant(run, number), view)
         if shown is None:
-            raise Missing("not-found", "picture", f"the run has no picture {view!r} of fault {number}.")
+            raise Missing("not-found", "picture", f"the run has no image {view!r} of fault {number}.")
         return shown
 
     def sound(self, number: int, view: str) -> Shown:
@@ -252,7 +252,7 @@ class Live:
                 return Shown(WAV, file.read(LARGEST))
             if seed is not None and is_audio(seed.dtype, seed.shape) and run.rate is not None:
                 return Shown(WAV, wav(seed, run.rate))
-        raise Missing("not-found", "sound", f"the run has no sound {view!r} of fault {number}.")
+        raise Missing("not-found", "sound", f"the run has no audio {view!r} of fault {number}.")
 
     def _mutant(self, run: Run, number: int) -> StoredMutant:
         self._refuse_others()

@@ -44,7 +44,7 @@ def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     raise BadInput(
         "unsuitable",
         "shape",
-        f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.",
+        f"inputs of shape {shape} are neither images (channels, height, width) nor audio: the page cannot show them.",
     )
 
 
@@ -71,7 +71,9 @@ class Pictures:
         try:
             self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
             if len(self.source) < len(contents):
-                raise BadInput("changed", "pool", f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
+                raise BadInput(
+                    "wrong-count", "pool", f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}."
+                )
             self.kind = kind_of(self.source.dtype, self.source.shape)
         except BadInput as error:
             if pool is not None:

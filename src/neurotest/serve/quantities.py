@@ -76,12 +76,16 @@ class Quantities(Labelling):
     def label(self, holder: str, position: int, label: int | None, *, valid: bool = True, by: str = "") -> Entry:
         """Without a number: cannot tell, or no valid input."""
         if label is not None:
-            raise BadInput("unsuitable", "label", "label: the target predicts a quantity; give a value, or a mark (right, off).")
+            raise BadInput(
+                "unsuitable", "label", "label: the target predicts a regression value; give a value, or a mark (right, off)."
+            )
         return self.number(holder, position, None, valid=valid, by=by)
 
     def grid(self, holder: str, predicted: int | None = None) -> Entry:
         raise BadInput(
-            "unsuitable", "grid", "the grid is for classes, and the target predicts a quantity: label one input at a time."
+            "unsuitable",
+            "grid",
+            "the grid is for classes, and the target predicts a regression value: label one input at a time.",
         )
 
     def guess(self, position: int) -> Entry:

@@ -48,7 +48,7 @@ def _from_huggingface(place: str) -> Target:
     config = _json(folder, "config.json")
     named = config.get("architectures") or []
     if not isinstance(named, list):
-        message = f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?"
+        message = f"hf:{place}: architectures={str(named)[:80]!r} in config.json is not a list of names: is it damaged?"
         raise BadInput("damaged", "architectures", message)
     kinds = [str(one) for one in named]
     images = any(kind.endswith(IMAGES) for kind in kinds)
@@ -75,7 +75,7 @@ def _json(folder: Path, name: str) -> dict[str, Any]:
         raise BadInput("not-found", name, message)
     content = read_json(folder / name, "a configuration of transformers")
     if not isinstance(content, dict):
-        raise BadInput("wrong-type", name, f"{folder / name} is no configuration of transformers.")
+        raise BadInput("wrong-type", name, f"{folder / name} is not a configuration of transformers.")
     return content
 
 
@@ -91,7 +91,7 @@ def _weights(folder: Path, place: str) -> list[Path]:
     for file in files:
         plain = isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
         if not plain or not (folder / str(file)).is_file():
-            message = f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder."
+            message = f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is not a safetensors file in the folder."
             raise BadInput("untrusted", "index", message)
     return [folder / file for file in sorted(set(map(str, files)))]
 
@@ -241,7 +241,7 @@ def audio_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
             )  # fmt: skip
         else:
             message = (
-                f"hf:{folder} hears features of a {kind[:100]}: raw audio (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
+                f"hf:{folder} takes features of a {kind[:100]}: raw audio (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
                 "supported; for others build the network with its features inside in py:FILE:build."
             )
             raise BadInput("unsupported", "features", message)

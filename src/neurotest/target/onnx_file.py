@@ -111,7 +111,7 @@ def _compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
     if not difference <= TOLERANCE:
         message = (
             f"onnx:{path}: converted to torch it gives other answers than onnxruntime on these inputs (they differ by "
-            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file."
+            f"{100 * difference:.2g} % of the largest output). Nothing measured on it would be true of the file."
         )
         raise BadInput("changed", "outputs", message)
     return difference

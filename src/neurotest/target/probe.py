@@ -26,7 +26,7 @@ Values = dict[str, Tensor]
 Edit = Callable[[str, Tensor], Tensor]
 Keep = Callable[[Tensor], Tensor]
 NO_PROBABILITIES = (
-    "it needs class probabilities, and the target predicts a regression value: use disagreement (with --train DATA), or another "
+    "it needs class probabilities, and the target predicts a regression value. Use disagreement (with --train DATA), or another "
     "method that looks at hidden neurons, such as nearest, nss, dsa or neighbours."
 )
 Record = Callable[[str, Tensor], Tensor]
@@ -340,7 +340,7 @@ class Probe:
             if ran != expected:
                 message = (
                     f"layer {name!r}: {place!r} ran {ran} times for this batch and {expected} times when the network was "
-                    "surveyed, so the layer is not the same for every input: choose others with --layers."
+                    "surveyed. The layer is not the same for every input: choose others with --layers."
                 )
                 raise BadInput("changed", "layer", message)
 

@@ -100,7 +100,7 @@ class Profile:
             regular(_beside(base, ".safetensors"), KIND, LARGEST_PROFILE)
             content = _beside(base, ".safetensors").read_bytes()
         if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise BadInput("damaged", "format", f"{base}.json is no profile of format {FORMAT}: make it again.")
+            raise BadInput("damaged", "format", f"{base}.json is not a profile of format {FORMAT}: make it again.")
         if hashlib.sha256(content).hexdigest() != about.get("sha256"):
             message = f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again."
             raise BadInput("damaged", "digest", message)

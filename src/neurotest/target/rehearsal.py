@@ -111,7 +111,7 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
             record.seek(0)
             return code, record.read(_RECORD).decode("utf-8", "replace").strip()
     except OSError as error:
-        raise BadInput("failed", "process", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
+        raise BadInput("failed", "trial", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
 
 
 # -- in the process of its own

@@ -102,15 +102,16 @@ class TargetSpec(TargetSettings):
     def _check(self, what: str, file: str | Path | None, expected: str | None, option: str) -> None:
         if file is None or expected is None:
             return
+        argument = option.split()[0].removeprefix("--")
         if not Path(file).is_file():
             message = f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
-            raise BadInput("not-found", option, message)
+            raise BadInput("not-found", argument, message)
         if (actual := sha256(Path(file))) != expected:
             message = (
-                f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
+                f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then). Bring the "
                 f"old file back or name it with {option}; a changed network needs a new run."
             )
-            raise BadInput("changed", option, message)
+            raise BadInput("changed", argument, message)
 
 
 def _hash(file: Path) -> str:

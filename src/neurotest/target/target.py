@@ -171,7 +171,7 @@ class Target:
                 reach = f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}"
                 eight_bit = (low, high) == (0.0, 1.0) and least >= 0 and 1 < most <= 255
                 hint = "8-bit values in floating point? Divide them by 255 or" if eight_bit else "rescale or"
-                raise BadInput("out-of-range", "bounds", f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
+                raise BadInput("out-of-range", "inputs", f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
         return tensor.float().to(self.device)
 
     def logits(self, x: Tensor, *, parts: bool = True) -> Tensor:

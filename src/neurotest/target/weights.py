@@ -42,8 +42,8 @@ def load_weights(module: nn.Module, file: Path) -> None:
         there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, expected))
         more = f" ({len(other)} of {len(expected)} differ)" if len(other) > 1 else ""
         message = (
-            f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}: "
-            "build it as it was trained, with as many classes and channels."
+            f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}. "
+            "Build it as it was trained, with as many classes and channels."
         )
         raise BadInput("wrong-shape", "weights", message)
     try:

@@ -75,7 +75,7 @@ def read(text: str) -> Faulty:
     """The inverse of `Faulty.name`."""
     match = NAME.fullmatch(text)
     if match is None:
-        message = f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific."
+        message = f"{text!r:.80} is not a kind of faulty training: expected underfit, overfit or such as polluted10-specific."
         raise BadInput("syntax", "faulty", message)
     if match[1] is None:
         return Faulty(kind=text)  # type: ignore[arg-type]

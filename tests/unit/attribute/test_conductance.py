@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import Tensor, nn
 
 from neurotest.attribute.conductance import Conductance
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.target import Target
 
 
@@ -128,21 +128,21 @@ def test_it_can_be_used_inside_inference_mode() -> None:
 
 def test_the_empty_image() -> None:
     plain = dense()
-    with pytest.raises(BadInput, match="baseline=black"):
+    with refused("missing", "baseline"):
         Conductance(layers="1").plan(plain)
     data = ArraySource(np.full((4, 2), 3.0, dtype=np.float32))
     assert Conductance(layers="1").plan(plain, data=data).empty.tolist() == [[3.0, 3.0]]
     assert Conductance(layers="act").plan(net()).empty[0, :, 0, 0].tolist() == pytest.approx([0.4, 0.6])
-    with pytest.raises(BadInput, match="shape"):
+    with refused("wrong-shape", "baseline"):
         Conductance(layers="1").plan(plain, empty=torch.zeros(1, 3))
 
 
 @pytest.mark.parametrize("bad", [{"steps": 0}, {"steps": 2.5}, {"grid": "log"}, {"rule": "right"}, {"baseline": "white"}])
 def test_bad_settings_are_told(bad: dict[str, object]) -> None:
-    with pytest.raises(BadInput, match=next(iter(bad))):
+    with refused("out-of-range", next(iter(bad))):
         Conductance(**bad)  # type: ignore[arg-type]
 
 
 def test_the_output_layer_is_no_neuron_of_a_path() -> None:
-    with pytest.raises(BadInput, match="only the output layer"):
+    with refused("unsuitable", "layers"):
         Conductance(layers="2", baseline="black").plan(dense())

@@ -11,12 +11,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.attribute.shapley import Game, certify, exact, hidden_layers, kernel, mask_gradient, permutation
 from neurotest.attribute.shapley.estimate import choose
 from neurotest.attribute.shapley.game import from_table
-from neurotest.errors import BadInput
 from neurotest.target import Target
 
 
@@ -166,14 +166,14 @@ def test_coalitions_come_with_their_complements_and_within_the_number(n: int, mo
 
 def test_bad_input_is_said() -> None:
     played = game(tiny(12, 1), 1, active_only=False)
-    with pytest.raises(BadInput, match="coalitions=5"):
+    with refused("out-of-range", "coalitions"):
         kernel(played, coalitions=5)
-    with pytest.raises(BadInput, match="orders=0"):
+    with refused("out-of-range", "orders"):
         permutation(played, orders=0)
-    with pytest.raises(BadInput, match="only the output layer"):
+    with refused("unsuitable", "layers"):
         hidden_layers(played.target, "2")
-    with pytest.raises(BadInput, match="matches no layer"):
+    with refused("unknown-name", "layers"):
         hidden_layers(played.target, "nothere")
     big = Target(nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 2)).eval(), shape=(6,))
-    with pytest.raises(BadInput, match="40 neurons play"):
+    with refused("too-large", "neurons"):
         exact(game(big, 0))

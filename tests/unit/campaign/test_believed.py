@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest.campaign import fuzz, status
 from neurotest.campaign.believed import Believed, sentence, valid_share
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.jobs.opening import open_data
 from neurotest.mutate.rules import Rules95
@@ -103,9 +104,9 @@ def test_the_learner_is_the_default(target: Target, seeds: str) -> None:
 
 def test_a_judge_must_be_another_network_of_that_size(target: Target, model: str, seeds: str, tmp_path: Path) -> None:
     chosen = choose_seeds(target, open_data(target, seeds))
-    with pytest.raises(BadInput, match="the network under test"):
+    with refused("conflict", "judge"):
         Believed.of(chosen, target, target, Rules95())
-    with pytest.raises(BadInput, match="zoo:mnist-lenet1"):
+    with refused("unsuitable", "judge"):
         Believed.of(chosen, load("zoo:mnist-lenet1"), target, Rules95())
 
 

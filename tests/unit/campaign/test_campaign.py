@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest.campaign import FuzzResult, families, fuzz, merge, replay, shrink, status
 from neurotest.campaign.replay import FaultReader, check
 from neurotest.campaign.store import Store
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -157,7 +158,7 @@ def test_orphan_images_go_on_resume(campaign: FuzzResult, target: Target) -> Non
 
 
 def test_two_processes_cannot_write_one_campaign(campaign: FuzzResult, target: Target) -> None:
-    with Run.open(campaign.run, write=True), pytest.raises(BadInput, match="being written"):  # type: ignore[arg-type]
+    with Run.open(campaign.run, write=True), refused("busy"):  # type: ignore[arg-type]
         fuzz(target, resume=campaign.run, iterations=200)
 
 
@@ -172,7 +173,7 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
     assert merged["families"] == len(every)
     assert status(tmp_path / "merged")["guide"] == "nlc + random + cc:0.5"
     assert all(f.representative.file is not None and f.representative.file.exists() for f in rows)
-    with pytest.raises(BadInput, match="cannot be resumed"):
+    with refused("wrong-run", "merged"):
         fuzz(target, resume=tmp_path / "merged", iterations=5)
     with Run.open(tmp_path / "merged") as opened:
         reader = FaultReader(opened, target)
@@ -182,13 +183,13 @@ def test_families_have_a_representative_and_merging_keeps_them_all(target: Targe
 def test_merging_refuses_other_targets_and_other_mutations(model: str, target: Target, seeds: str, tmp_path: Path) -> None:
     first = run(target, seeds, tmp_path / "a", iterations=20)
     noise = run(target, seeds, tmp_path / "b", iterations=20, mutations="tensorfuzz")
-    with pytest.raises(BadInput, match="other mutations"):
+    with refused("changed", "mutations"):
         merge([first.run, noise.run], tmp_path / "m")  # type: ignore[list-item]
     other = load(model.replace("build", "other"), size="1x8x8")
     second = run(other, seeds, tmp_path / "c", iterations=20)
-    with pytest.raises(BadInput, match="another target"):
+    with refused("changed", "target"):
         merge([first.run, second.run], tmp_path / "m")  # type: ignore[list-item]
-    with pytest.raises(BadInput, match="at least two"):
+    with refused("too-few", "runs"):
         merge([first.run], tmp_path / "m")  # type: ignore[list-item]
 
 
@@ -228,36 +229,36 @@ def test_unlabelled_seeds_with_other_oracles(target: Target, seeds: str, tmp_pat
 
 
 def test_a_changed_target_is_refused(campaign: FuzzResult, model: str) -> None:
-    with pytest.raises(BadInput, match="fingerprint"):
+    with refused("changed", "target"):
         fuzz(load(model.replace("build", "other"), size="1x8x8"), resume=campaign.run)
 
 
 def test_other_seeds_are_refused_on_resume(campaign: FuzzResult, target: Target, seeds: str) -> None:
-    with pytest.raises(BadInput, match="seeds are not those"):
+    with refused("changed", "seeds"):
         fuzz(target, seeds + "[:20]", resume=campaign.run)
 
 
 def test_a_run_from_elsewhere_does_not_run_code(campaign: FuzzResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "another"))
-    with pytest.raises(BadInput, match="could run code"):
+    with refused("untrusted", "target"):
         fuzz(resume=campaign.run)
 
 
 def test_existing_runs_options_and_missing_things(campaign: FuzzResult, target: Target, seeds: str, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds a run already"):
+    with refused("exists", "run"):
         run(target, seeds, campaign.run)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="no option 'colour'"):
+    with refused("unknown-option", "colour"):
         run(target, seeds, tmp_path / "x", colour="red")
-    with pytest.raises(BadInput, match="budget: none"):
+    with refused("missing", "budget"):
         fuzz(target, seeds, out=False)
-    with pytest.raises(BadInput, match="target and seeds"):
+    with refused("missing", "target"):
         fuzz(target)
-    with pytest.raises(BadInput, match="needs training data"):
+    with refused("missing", "train"):
         run(target, seeds, tmp_path / "x", guide="kmnc:10")
     assert not (tmp_path / "x").exists()
-    with pytest.raises(BadInput, match="is no fault of a campaign"):
+    with refused("syntax", "fault"):
         replay(tmp_path / "picture.png")
-    with pytest.raises(BadInput, match="has no fault"):
+    with refused("not-found", "fault"):
         replay(f"{campaign.run}#99999", target)
 
 
@@ -269,13 +270,13 @@ def test_a_corrupt_database_says_so_and_a_corrupt_snapshot_leaves_the_faults(
     shutil.copytree(campaign.run, broken)
     with sqlite3.connect(broken / "run.sqlite") as db:
         db.execute("UPDATE snapshot SET content = x'00'")
-    with pytest.raises(BadInput, match="faults are safe"):
+    with refused("damaged", "snapshot", match="faults are safe"):
         fuzz(target, resume=broken, iterations=200)
     assert len(families(broken).families) == len(campaign.families)
     content = bytearray((broken / "run.sqlite").read_bytes())
     content[4096 : len(content) : 7] = b"\x55" * len(content[4096 : len(content) : 7])
     (broken / "run.sqlite").write_bytes(content)
-    with pytest.raises(BadInput, match="damaged"):
+    with refused("damaged", "database"):
         families(broken)
 
 
@@ -283,8 +284,8 @@ def test_damaged_chains_and_seeds(campaign: FuzzResult, target: Target) -> None:
     assert campaign.run is not None
     with sqlite3.connect(campaign.run / "run.sqlite") as db:
         db.execute("UPDATE mutant SET chain = '[{}]' WHERE number = 0")
-    with Run.open(campaign.run) as opened, pytest.raises(BadInput, match="chain"):
+    with Run.open(campaign.run) as opened, refused("damaged", "mutation"):
         Store(opened).mutants()
     (campaign.run / "seeds.npy").write_bytes(b"junk")
-    with pytest.raises(BadInput, match=r"seeds\.npy is no numpy array"):
+    with refused("unsupported"):
         replay(f"{campaign.run}#1", target)

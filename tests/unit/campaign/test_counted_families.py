@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from tests.refusals import refused
 from tests.unit.serve.subjects import campaign
 
 from neurotest.campaign.families import best, counted, families, grouped
 from neurotest.campaign.shrink import shrink
 from neurotest.campaign.store import Store
-from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 
 
@@ -33,5 +32,5 @@ def test_one_family_is_shrunk_when_a_fault_is_named(tmp_path: Path) -> None:
     assert (family["operator"], family["l2_after"] <= family["l2_before"]) == (fault.operator, True)
     with Run.open(path) as run:
         assert [row[:3] for row in Store(run).shrunk()] == [fault.family]
-    with pytest.raises(BadInput, match="has no fault"):
+    with refused("not-found", "fault"):
         shrink(path, fault=10**9)

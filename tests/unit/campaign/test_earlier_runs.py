@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 
 from neurotest.campaign import Explanation, explain, families, fuzz, merge, replay, shrink, status, swarm
 from neurotest.campaign.neurons import neurons
-from neurotest.errors import BadInput
 from neurotest.evaluate import evaluate
 from neurotest.report.page import write_report
 from neurotest.runs.store import Run
@@ -87,7 +87,7 @@ def test_a_campaign_goes_on_and_keeps_what_it_had(runs: Path) -> None:
         new = opened.rows("SELECT number, content, chain, file FROM mutant ORDER BY number")
     assert new[: len(old)] == old
     assert len(new) == longer.tally.outputs > len(old)
-    with pytest.raises(BadInput, match="was started with"):
+    with refused("changed", "guide"):
         fuzz(resume=runs / "fuzz", guide="kmnc:10")
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import neurotest
 from neurotest.campaign import FuzzResult, fuzz
@@ -17,7 +18,6 @@ from neurotest.campaign.merge import merge
 from neurotest.campaign.replay import replay
 from neurotest.campaign.shrink import shrink
 from neurotest.campaign.store import Store
-from neurotest.errors import BadInput
 from neurotest.jobs import life
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -73,9 +73,9 @@ def test_faults_that_are_a_link_are_not_written(target: Target, seeds: str, camp
     shutil.move(campaign.run / "faults", outside)
     before = sorted(file.name for file in outside.iterdir())
     (campaign.run / "faults").symlink_to(outside)
-    with pytest.raises(BadInput, match="faults is a link or no folder: refused"):
+    with refused("untrusted", "folder"):
         fuzz(target, seeds, resume=campaign.run, iterations=400)
-    with pytest.raises(BadInput, match="faults is a link or no folder: refused"):
+    with refused("untrusted", "folder"):
         shrink(campaign.run, target)
     assert sorted(file.name for file in outside.iterdir()) == before
 
@@ -91,10 +91,10 @@ def test_seeds_that_are_something_else(target: Target, campaign: FuzzResult, tmp
     else:
         shutil.move(file, tmp_path / "my own.npy")
         file.symlink_to(tmp_path / "my own.npy") if kind == "link" else os.mkfifo(file)
-    why = {"link": "is a link", "pipe": "is no plain file", "huge": "are allowed", "cut": "promises"}[kind]
-    with pytest.raises(BadInput, match=rf"seeds\.npy.*{why}"):
+    code = {"link": "untrusted", "pipe": "not-a-file", "huge": "too-large", "cut": "damaged"}[kind]
+    with refused(code, None, match=r"seeds\.npy"):
         replay(f"{campaign.run}#0", target)
-    with pytest.raises(BadInput, match=rf"seeds\.npy.*{why}"):
+    with refused(code, None, match=r"seeds\.npy"):
         merge([campaign.run, campaign.run], tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
@@ -128,10 +128,10 @@ def test_training_data_that_changed_are_refused(target: Target, seeds: str, tmp_
     fuzz(target, resume=tmp_path / "run", iterations=50)
     x[7, 0, 3, 3] += 1
     np.savez(tmp_path / "train.npz", x=x)
-    with pytest.raises(BadInput, match=r"the training data are not those .* was started with"):
+    with refused("changed", "training data"):
         fuzz(target, resume=tmp_path / "run", iterations=60)
     np.savez(tmp_path / "train.npz", x=x[:29])
-    with pytest.raises(BadInput, match=r"the training data are not those .* was started with"):
+    with refused("changed", "training data"):
         fuzz(target, resume=tmp_path / "run", train=train, iterations=60)
 
 
@@ -141,7 +141,7 @@ def test_a_label_that_changed_is_refused(target: Target, seeds: str, tmp_path: P
         x, y = stored["x"], stored["y"].copy()
     y[3] = (y[3] + 1) % 3
     np.savez(tmp_path / "seeds.npz", x=x, y=y)
-    with pytest.raises(BadInput, match=r"the seeds are not those .* was started with"):
+    with refused("changed", "seeds"):
         fuzz(target, resume=tmp_path / "run", iterations=60)
 
 

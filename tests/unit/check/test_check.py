@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from tests.unit.report.subjects import HOSTILE, inputs, network
 
 import neurotest
@@ -22,7 +23,7 @@ from neurotest.check.slices import fifths, foretold_errors
 from neurotest.check.subject import Clock, Subject
 from neurotest.check.trigger import stamped
 from neurotest.cli.junit import write_junit
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.report import write_report
 from neurotest.runs.store import Run
 
@@ -94,7 +95,7 @@ def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch:
     result = neurotest.check(resume=tmp_path / "run")
     assert made == ["accuracy", "labels", "first", "slices"][after:]
     assert plain(result) == plain(whole)
-    with pytest.raises(BadInput, match="nothing to resume"):
+    with refused("finished"):
         neurotest.check(resume=tmp_path / "run")
     assert sorted(path.name for path in (tmp_path / "run").iterdir() if path.name != ".lock") == [
         "inputs",
@@ -105,9 +106,9 @@ def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch:
 
 def test_what_is_repeated_on_resume_must_be_the_same(tmp_path: Path) -> None:
     interrupted(tmp_path / "run", 1)
-    with pytest.raises(BadInput, match="was started with 3600"):
+    with refused("changed", "time"):
         neurotest.check(resume=tmp_path / "run", time="2m")
-    with pytest.raises(BadInput, match="the data are not those"):
+    with refused("changed", "data"):
         neurotest.check(data="zoo:mnist/test[1:401]", resume=tmp_path / "run")
 
 

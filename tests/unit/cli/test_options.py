@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import typer
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 from neurotest.cli import options as opt
@@ -97,29 +98,31 @@ def test_a_command_starts_or_resumes() -> None:
 
     call().needs(target="zoo:x", seeds="dir:seeds")
     call(resume=Path("run")).needs(target=None, seeds=None)
-    with pytest.raises(BadInput, match="fuzz needs TARGET and SEEDS, or --resume RUN"):
+    with refused("missing", "seeds"):
         call().needs(target="zoo:x", seeds=None)
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "refusal"),
     [
-        ("[target\n", "cannot be read"),
-        ("[targets]\nmean = [0.5]\n", "there is 'targets'"),
-        ("mean = [0.5]\n", "there is 'mean'"),
-        ("target = 3\n", "there is 'target'"),
-        ('[target]\nspec = "py:evil.py:build"\n', "no key 'spec'"),
-        ("[target]\nweights = 3\n", "expected text"),
-        ('[data]\npool = "dir:photos"\n', r"\[data\] has no key 'pool'"),
-        ('[data]\ntrain = "py:evil.py:load"\n', "train = 'py:evil.py:load': expected data in files"),
-        ('[data]\nholdout = ["dir:a"]\n', "expected data in files"),
-        ('[target]\ntrain = "dir:photos"\n', "no key 'train'"),
+        ("[target\n", ("unreadable", "")),
+        ("[targets]\nmean = [0.5]\n", ("unknown-option", "targets")),
+        ("mean = [0.5]\n", ("unknown-option", "mean")),
+        ("target = 3\n", ("unknown-option", "target")),
+        ('[target]\nspec = "py:evil.py:build"\n', ("unknown-option", "spec")),
+        ("[target]\nweights = 3\n", ("wrong-type", "weights")),
+        ('[data]\npool = "dir:photos"\n', ("unknown-option", "pool")),
+        ('[data]\ntrain = "py:evil.py:load"\n', ("wrong-type", "train")),
+        ('[data]\nholdout = ["dir:a"]\n', ("wrong-type", "holdout")),
+        ('[target]\ntrain = "dir:photos"\n', ("unknown-option", "train")),
     ],
 )
-def test_a_file_that_would_be_ignored_is_refused(text: str, says: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_would_be_ignored_is_refused(
+    text: str, refusal: tuple[str, str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "neurotest.toml").write_text(text)
-    with pytest.raises(BadInput, match=says):
+    with refused(*refusal):
         settings_file.read_description(mean=None)
     assert settings_file.read_description(mean="0.5", toml=False) == {"mean": [0.5]}
 

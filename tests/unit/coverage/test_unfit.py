@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from tests.unit.coverage import subjects
 from torch import nn
 from typer.testing import CliRunner
@@ -43,22 +44,30 @@ def test_the_others_run_and_the_reason_is_kept() -> None:
     assert result.to_dict()["criteria"]["npc"] == {"error": result.errors["npc"]}
     assert {"criterion": "npc", "error": result.errors["npc"]} in result.table()
     assert "needs training data" in result._repr_html_()
-    with pytest.raises(BadInput, match="kmnc:10 needs training data"):
+    with refused("unsuitable", "kmnc:10"):
         result["kmnc:10"]
 
 
 @pytest.mark.parametrize(
-    ("criteria", "options", "words"),
+    ("criteria", "options", "code", "argument", "words"),
     [
-        ("npc", {}, "npc: layers='post_activation'"),
-        ("kmnc:10", {}, "kmnc:10 needs training data"),
-        (["npc", "kmnc"], {}, "npc: .* kmnc needs training data"),
-        ("cac", {"neuron": "unit", "train": vectors()}, "cac: neuron='unit'"),
-        (["nc", "nlc"], {"layers": "conv*"}, r"^layers='conv\*' matches no layer"),  # said once, for all
+        ("npc", {}, "empty", "layers", "npc: layers='post_activation'"),
+        ("kmnc:10", {}, "missing", "train", "kmnc:10 needs training data"),
+        (["npc", "kmnc"], {}, "unsuitable", "", "npc: .* kmnc needs training data"),
+        ("cac", {"neuron": "unit", "train": vectors()}, "unsuitable", "neuron", "cac: neuron='unit'"),
+        (
+            ["nc", "nlc"],
+            {"layers": "conv*"},
+            "unknown-name",
+            "layers",
+            r"^layers='conv\*' matches no layer",
+        ),  # said once, for all
     ],
 )
-def test_when_none_is_left_it_is_an_error_that_names_the_criterion(criteria: Any, options: dict[str, Any], words: str) -> None:
-    with pytest.raises(BadInput, match=words):
+def test_when_none_is_left_it_is_an_error_that_names_the_criterion(
+    criteria: Any, options: dict[str, Any], code: str, argument: str, words: str
+) -> None:
+    with refused(code, argument, match=words):
         cover(linear(), vectors(), criteria, **options)
 
 

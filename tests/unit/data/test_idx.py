@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest.data import data, npz
 from neurotest.errors import BadInput
@@ -47,16 +48,16 @@ def test_without_labels_it_is_unlabelled(prefix: Path) -> None:
 @pytest.mark.parametrize("part", ["", "[:2]"])
 def test_label_count_mismatch(prefix: Path, write_idx: Write, part: str) -> None:
     write_idx(next(prefix.parent.glob("some-labels*")), Y[:2])
-    with pytest.raises(BadInput, match=r"2 labels, .* 3 images"):
+    with refused("wrong-count", "labels"):
         data(f"idx:{prefix}{part}")
 
 
 def test_missing_files_show_what_is_there(prefix: Path) -> None:
-    with pytest.raises(BadInput, match=r"no sone-images-idx3-ubyte.*Did you mean some"):
+    with refused("not-found", "files"):
         data(f"idx:{prefix.parent}/sone")
-    with pytest.raises(BadInput, match=f"Did you mean idx:{prefix}"):
+    with refused("not-found", "files"):
         data(f"idx:{prefix.parent}")
-    with pytest.raises(BadInput, match="is no folder"):
+    with refused("not-found", "files"):
         data(f"idx:{prefix.parent}/gone/some")
 
 
@@ -74,21 +75,21 @@ def rewrite(file: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "refusal"),
     [
-        (struct.pack(">4I", 0x803, 3, 4, 5) + X.tobytes() + b"x", "longer than its header|holds 61"),
-        (struct.pack(">4I", 0x803, 4, 4, 5) + X.tobytes(), "ends early|holds 60"),
-        (struct.pack(">4I", 0x803, 0, 4, 5), "is empty"),
-        (struct.pack(">4I", 0x801, 3, 4, 5) + X.tobytes(), "does not start as an idx file"),
-        (struct.pack(">4I", 0xD03, 3, 4, 5) + X.tobytes(), "does not start as an idx file"),
-        (struct.pack(">4I", 0x803, 2**32 - 1, 2**32 - 1, 2**32 - 1), "promises"),
-        (struct.pack(">4I", 0x803, 60000, 280, 280), "promises"),
-        (b"", "does not start as an idx file"),
+        (struct.pack(">4I", 0x803, 3, 4, 5) + X.tobytes() + b"x", ("damaged", "size")),
+        (struct.pack(">4I", 0x803, 4, 4, 5) + X.tobytes(), ("damaged", None)),
+        (struct.pack(">4I", 0x803, 0, 4, 5), ("empty", "")),
+        (struct.pack(">4I", 0x801, 3, 4, 5) + X.tobytes(), ("damaged", "header")),
+        (struct.pack(">4I", 0xD03, 3, 4, 5) + X.tobytes(), ("damaged", "header")),
+        (struct.pack(">4I", 0x803, 2**32 - 1, 2**32 - 1, 2**32 - 1), ("damaged", "size")),
+        (struct.pack(">4I", 0x803, 60000, 280, 280), ("damaged", "size")),
+        (b"", ("damaged", "header")),
     ],
 )
-def test_headers_that_lie(prefix: Path, content: bytes, message: str) -> None:
+def test_headers_that_lie(prefix: Path, content: bytes, refusal: tuple[str, str | None]) -> None:
     rewrite(images(prefix), content)
-    with pytest.raises(BadInput, match=message):
+    with refused(*refusal):
         data(f"idx:{prefix}")
 
 
@@ -98,12 +99,12 @@ def test_a_changed_byte_in_a_gzipped_file_is_noticed(tmp_path: Path, write_idx: 
     content = bytearray(file.read_bytes())
     content[-6] ^= 0xFF  # in the checksum
     file.write_bytes(content)
-    with pytest.raises(BadInput, match="damaged"):
+    with refused("unreadable"):
         data(f"idx:{tmp_path}/some")
 
 
 def test_more_than_the_cap_needs_a_slice(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(npz, "MAX_BYTES", 40)
-    with pytest.raises(BadInput, match="exceed the 40 read at once"):
+    with refused("too-large", "slice"):
         data(f"idx:{prefix}")
     assert len(data(f"idx:{prefix}[:2]")) == 2

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.refusals import refused
 
 from neurotest.data import data, npz
 from neurotest.errors import BadInput
@@ -50,7 +51,7 @@ def test_float64_is_read_as_float32(pool: Path) -> None:
 @pytest.mark.parametrize("names", ["last,nhwc", "last,y,nhwc"])
 def test_channels_last(pool: Path, names: str) -> None:
     assert (both(f"npz:{pool}#{names}") == X).all()
-    with pytest.raises(BadInput, match=r"channels come last.*nhwc"):
+    with refused("wrong-shape", "channels"):
         data(f"npz:{pool}#last,y", shape=(3, 4, 5))
 
 
@@ -98,73 +99,73 @@ def test_a_name_with_a_hash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "message"),
+    ("names", "refusal"),
     [
-        ("#pixels,y", r"no array named 'pixels'\. Did you mean images"),
-        ("#x,label", "no array named 'label'"),
-        ("#x,y,y", "expected #x, #x,y or #x,y,nhwc"),
-        ("#grey,y,nhwc", "nhwc needs"),
-        ("#y", r"shape \(2,\)"),
-        ("#x,grey", r"expected one class number per input"),
+        ("#pixels,y", ("unknown-name", "array")),
+        ("#x,label", ("unknown-name", "array")),
+        ("#x,y,y", ("syntax", "data")),
+        ("#grey,y,nhwc", ("wrong-shape", "nhwc")),
+        ("#y", ("wrong-shape", "data")),
+        ("#x,grey", ("wrong-shape", "labels")),
     ],
 )
-def test_names_that_do_not_fit(pool: Path, names: str, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+def test_names_that_do_not_fit(pool: Path, names: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         data(f"npz:{pool}{names}")
 
 
 def test_without_names_the_arrays_are_listed(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", x_train=X, y_train=Y)
-    with pytest.raises(BadInput, match=r"no array x, only x_train, y_train: write npz:.*#IMAGES,LABELS"):
+    with refused("not-found", "x"):
         data(f"npz:{tmp_path}/p.npz")
 
 
 @pytest.mark.parametrize(
-    ("arrays", "message"),
+    ("arrays", "refusal"),
     [
-        ({"x": X, "y": np.arange(3)}, "each input needs exactly one label"),
-        ({"x": X, "y": np.eye(2)}, "one-hot"),
-        ({"x": X, "y": np.array([0, -1])}, "label -1 of input 1"),
-        ({"x": np.full((2, 3), np.nan)}, "input 0 holds NaN"),
-        ({"x": np.zeros((0, 1, 2, 2), np.uint8)}, "x is empty"),
-        ({"x": np.zeros((2, 0), np.uint8)}, "shape"),
-        ({"x": X.astype(np.int64)}, "int64; save them as uint8"),
-        ({"x": np.array(["a", "b"])}, "plain array of numbers"),
-        ({"x": np.zeros(2, [("a", "u1")])}, "plain array of numbers"),
-        ({"x": np.uint8(3)}, "shape"),
+        ({"x": X, "y": np.arange(3)}, ("wrong-count", "labels")),
+        ({"x": X, "y": np.eye(2)}, ("wrong-shape", "labels")),
+        ({"x": X, "y": np.array([0, -1])}, ("out-of-range", "labels")),
+        ({"x": np.full((2, 3), np.nan)}, ("not-finite", "inputs")),
+        ({"x": np.zeros((0, 1, 2, 2), np.uint8)}, ("empty", "data")),
+        ({"x": np.zeros((2, 0), np.uint8)}, ("empty", "data")),
+        ({"x": X.astype(np.int64)}, ("wrong-type", "inputs")),
+        ({"x": np.array(["a", "b"])}, ("unsupported", "dtype")),
+        ({"x": np.zeros(2, [("a", "u1")])}, ("unsupported", "dtype")),
+        ({"x": np.uint8(3)}, ("wrong-shape", "data")),
     ],
 )
-def test_arrays_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray], message: str) -> None:
+def test_arrays_that_cannot_be_used(tmp_path: Path, arrays: dict[str, np.ndarray], refusal: tuple[str, str]) -> None:
     np.savez(tmp_path / "p.npz", **arrays)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match=message):
+    with refused(*refusal):
         data(f"npz:{tmp_path}/p.npz")
 
 
 def test_labels_that_are_too_few_are_refused_even_behind_a_slice(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", x=X, y=np.arange(1))
-    with pytest.raises(BadInput, match="exactly one label"):
+    with refused("wrong-count", "labels"):
         data(f"npz:{tmp_path}/p.npz[:1]")
 
 
 def test_pickles_are_refused_unread(tmp_path: Path) -> None:
     np.savez(tmp_path / "p.npz", x=np.array([{"a": 1}, None], dtype=object))
-    with pytest.raises(BadInput, match=r"pickled Python objects.*refused"):
+    with refused("untrusted"):
         data(f"npz:{tmp_path}/p.npz")
 
 
 def test_missing_folder_npy_and_nonsense(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with refused("not-found", "data"):
         data(f"npz:{tmp_path}/gone.npz")
-    with pytest.raises(BadInput, match=r"is a folder.*dir:"):
+    with refused("not-a-file", "data"):
         data(f"npz:{tmp_path}")
     np.save(tmp_path / "a.npy", X)
-    with pytest.raises(BadInput, match=r"single .npy array"):
+    with refused("unsupported", "array"):
         data(f"npz:{tmp_path}/a.npy")
     (tmp_path / "b.npz").write_bytes(b"nonsense")
-    with pytest.raises(BadInput, match="no numpy archive"):
+    with refused("damaged", "archive"):
         data(f"npz:{tmp_path}/b.npz")
     (tmp_path / "c.npz").write_bytes(b"")
-    with pytest.raises(BadInput, match="no numpy archive"):
+    with refused("damaged", "archive"):
         data(f"npz:{tmp_path}/c.npz")
 
 
@@ -198,13 +199,13 @@ def lying(path: Path, shape: str, content: bytes, compression: int = zipfile.ZIP
 @pytest.mark.parametrize("shape", ["(4, 1, 30000, 30000)", "(2, 5)", "(1000, 1)"])
 def test_a_header_that_promises_more_or_less_than_there_is(tmp_path: Path, shape: str, compression: int) -> None:
     lying(tmp_path / "p.npz", shape, b"\0" * 100, compression)
-    with pytest.raises(BadInput, match=r"promises .* bytes, the file holds 100"):
+    with refused("damaged", "size"):
         data(f"npz:{tmp_path}/p.npz")
 
 
 def test_a_negative_side(tmp_path: Path) -> None:
     lying(tmp_path / "p.npz", "(-10, -10)", b"\0" * 100)
-    with pytest.raises(BadInput, match="plain array of numbers"):
+    with refused("wrong-shape"):
         data(f"npz:{tmp_path}/p.npz")
 
 
@@ -216,14 +217,14 @@ def test_an_archive_whose_directory_lies_too(tmp_path: Path) -> None:
     at = content.index(b"PK\x01\x02")
     content[at + 24 : at + 28] = struct.pack("<I", 128 + 4 * 30000 * 30000)
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="promises 3600000128 bytes"):
+    with refused("damaged", "member"):
         data(f"npz:{path}")
 
 
 def test_more_than_the_cap_needs_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "p.npz", x=X)
     monkeypatch.setattr(npz, "MAX_BYTES", 100)
-    with pytest.raises(BadInput, match="exceed the 100 read at once; read a part"):
+    with refused("too-large", "slice"):
         data(f"npz:{tmp_path}/p.npz")
     assert len(data(f"npz:{tmp_path}/p.npz[:1]")) == 1
 
@@ -238,5 +239,5 @@ def test_an_encrypted_archive(tmp_path: Path) -> None:
     for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         content[content.index(mark) + offset] |= 1
     path.write_bytes(content)
-    with pytest.raises(BadInput, match="encrypted"):
+    with refused("unsupported", "encryption"):
         data(f"npz:{path}")

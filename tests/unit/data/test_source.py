@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.refusals import refused
 
 from neurotest.data import ArraySource, Source, check_shape, source
 from neurotest.data.spec import data
-from neurotest.errors import BadInput
 
 INPUTS: st.SearchStrategy[np.ndarray] = hnp.arrays(
     st.sampled_from([np.dtype(np.uint8), np.dtype(np.float32)]),
@@ -166,9 +166,9 @@ def test_draws_and_names_follow_their_inputs() -> None:
 
 @pytest.mark.parametrize("index", [[-1], [6], [0.5], [[0]], [True, False]])
 def test_positions_that_do_not_exist_are_refused(index: Any) -> None:
-    with pytest.raises(BadInput, match=r"0\.\.5"):
+    with refused(("out-of-range", "wrong-type"), None):
         counting().read(index)
-    with pytest.raises(BadInput, match=r"0\.\.5"):
+    with refused(("out-of-range", "wrong-type"), None):
         counting().take(index)
 
 
@@ -179,20 +179,20 @@ def test_float64_becomes_float32() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "message"),
+    ("x", "refusal"),
     [
-        (np.array([[1.0, 2.0], [np.nan, 1.0]]), "input 1 holds NaN"),
-        (np.array([[1.0, np.inf]]), "input 0 holds NaN or infinity"),
-        (np.array([[1e300, 0.0]]), "input 0 holds NaN or infinity"),
-        (np.zeros((2, 3), np.int64), "int64.*uint8"),
-        (np.zeros((2, 3), bool), "bool"),
-        (np.zeros((2, 3), complex), "complex"),
-        (np.zeros(5, np.uint8), r"\(5,\).*channels"),
-        (np.zeros((5, 0), np.uint8), "empty"),
+        (np.array([[1.0, 2.0], [np.nan, 1.0]]), ("not-finite", "inputs")),
+        (np.array([[1.0, np.inf]]), ("not-finite", "inputs")),
+        (np.array([[1e300, 0.0]]), ("not-finite", "inputs")),
+        (np.zeros((2, 3), np.int64), ("wrong-type", "inputs")),
+        (np.zeros((2, 3), bool), ("wrong-type", "inputs")),
+        (np.zeros((2, 3), complex), ("wrong-type", "inputs")),
+        (np.zeros(5, np.uint8), ("wrong-shape", "inputs")),
+        (np.zeros((5, 0), np.uint8), ("empty", "inputs")),
     ],
 )
-def test_inputs_that_cannot_be_used(x: np.ndarray, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+def test_inputs_that_cannot_be_used(x: np.ndarray, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         ArraySource(x)
 
 
@@ -200,23 +200,23 @@ def test_a_nan_far_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "CHUNK", 64)
     x = np.zeros((100, 4), np.float32)
     x[83, 2] = np.nan
-    with pytest.raises(BadInput, match="input 83 "):
+    with refused("not-finite", "inputs"):
         ArraySource(x)
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    ("labels", "refusal"),
     [
-        ([0, 1], "2 labels for 3 inputs"),
-        ([0, 1, -1], "label -1 of input 2.*0\\.\\.1"),
-        ([0, 2, 1], "label 2 of input 1.*0\\.\\.1"),
-        ([0.0, 1.0, 1.0], "float64"),
-        (np.eye(3), "one-hot"),
-        (np.zeros((3, 2, 2), int), "shape"),
+        ([0, 1], ("wrong-count", "labels")),
+        ([0, 1, -1], ("out-of-range", "labels")),
+        ([0, 2, 1], ("out-of-range", "labels")),
+        ([0.0, 1.0, 1.0], ("wrong-type", "labels")),
+        (np.eye(3), ("wrong-shape", "labels")),
+        (np.zeros((3, 2, 2), int), ("wrong-shape", "labels")),
     ],
 )
-def test_labels_that_cannot_be_used(labels: Any, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+def test_labels_that_cannot_be_used(labels: Any, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         ArraySource(np.zeros((3, 2), np.uint8), labels, classes=("no", "yes"))
 
 
@@ -231,9 +231,9 @@ def test_originals_must_fit() -> None:
     some = counting()
     assert some.with_originals(counting()).originals is not None
     assert some.originals is None
-    with pytest.raises(BadInput, match=r"5 inputs.*must be 6"):
+    with refused("wrong-count", "originals"):
         some.with_originals(counting(5))
-    with pytest.raises(BadInput, match="1x2x2"):
+    with refused("wrong-count", "originals"):
         ArraySource(np.zeros((6, 4), np.uint8), originals=counting())
 
 
@@ -244,17 +244,17 @@ def test_without_labels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("have", "want", "message"),
+    ("have", "want", "refusal"),
     [
-        ((28, 28, 1), (1, 28, 28), "channels come last.*nhwc"),
-        ((32, 30, 3), (3, 32, 30), "channels come last.*nhwc"),
-        ((784,), (1, 28, 28), r"reshape\(-1, \*\(1, 28, 28\)\)"),
-        ((1, 32, 32), (1, 28, 28), "1x32x32.*expects 1x28x28; bring"),
-        ((3, 28, 28), (1, 28, 28), "3x28x28.*expects 1x28x28"),
+        ((28, 28, 1), (1, 28, 28), ("wrong-shape", "channels")),
+        ((32, 30, 3), (3, 32, 30), ("wrong-shape", "channels")),
+        ((784,), (1, 28, 28), ("wrong-shape", "order")),
+        ((1, 32, 32), (1, 28, 28), ("wrong-shape", "size")),
+        ((3, 28, 28), (1, 28, 28), ("wrong-shape", "size")),
     ],
 )
-def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+def test_wrong_shape_or_channel_order(have: tuple[int, ...], want: tuple[int, ...], refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         check_shape(ArraySource(np.zeros((1, *have), np.uint8), spec="npz:f.npz"), want)
 
 

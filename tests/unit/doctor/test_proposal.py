@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest.cli.settings_file import read_toml
 from neurotest.data.spec import data
 from neurotest.doctor.proposal import Proposal, propose
-from neurotest.errors import BadInput
 from neurotest.scan import fit, read
 from neurotest.settings.target import in_toml
 from neurotest.target.load import load
@@ -82,7 +82,7 @@ def test_data_are_written_as_typed_and_folders_that_are_called_so_as_comments(fo
     assert '# holdout = "dir:val"' in text
     Path("neurotest.toml").write_text(text)
     assert read_toml(Path("neurotest.toml"), "data") == given
-    with pytest.raises(BadInput, match="absent"):
+    with refused("not-found", "data"):
         propose(spec, others={"train": "npz:absent.npz#x,y"}, size="3x4x4")
 
 
@@ -102,5 +102,5 @@ def test_names_cannot_become_settings(folder: Path) -> None:
 
 def test_data_that_do_not_fit_are_refused(folder: Path) -> None:
     np.savez("other.npz", x=np.zeros((4, 3, 5, 5), np.uint8))
-    with pytest.raises(BadInput, match="does not take inputs of size 3x5x5"):
+    with refused("failed", "network"):
         propose("py:logits.py:build", "npz:other.npz")

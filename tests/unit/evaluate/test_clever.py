@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import nn
 from torch.nn import functional
 
-from neurotest.errors import BadInput
 from neurotest.evaluate.clever import Clever
 from neurotest.evaluate.leads import DUAL, Leads, draw, sizes
 from neurotest.evaluate.nearest import nearest
@@ -232,20 +232,20 @@ def test_a_function_of_the_seed_and_bounded_from_above(tmp_path) -> None:
 def test_refusals() -> None:
     x, y = inputs()
     probabilities = Target(nn.Sequential(Small(), nn.Softmax(1)).eval(), shape=(1, 6, 6), outputs="probs")
-    with pytest.raises(BadInput, match="without its last softmax"):
+    with refused("unsuitable", "outputs"):
         robustness(probabilities, (x, y), out=False)
-    for options, message in (
-        ({"norm": "l3"}, "norm='l3'"), ({"radius": -1}, "radius=-1"), ({"inputs": 0}, "inputs=0"),
-        ({"towards": "cat"}, "no such class"), ({"sample": 3}, "Did you mean samples"),
+    for code, options in (
+        ("out-of-range", {"norm": "l3"}), ("out-of-range", {"radius": -1}), ("out-of-range", {"inputs": 0}),
+        ("unknown-name", {"towards": "cat"}), ("unknown-option", {"sample": 3}),
     ):  # fmt: skip
-        with pytest.raises(BadInput, match=message):
+        with refused(code, next(iter(options))):
             robustness(small(), (x, y), out=False, **options)
 
     class Rounds(Small):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return super().forward(x.round())
 
-    with pytest.raises(BadInput, match="gradient attacks are blind"):
+    with refused("no-gradient", "zero"):
         robustness(
             Target(Rounds().eval(), shape=(1, 6, 6)), (x, Rounds().eval()(torch.from_numpy(x)).argmax(1).numpy()), out=False
         )

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.linalg import sqrtm
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.evaluate.frechet import fid, frechet, inception_score, kid
@@ -39,7 +40,7 @@ def test_fid_as_the_formula_says() -> None:
 
 def test_fid_says_when_it_means_nothing() -> None:
     a, b = drawn(20, 30, 0), drawn(25, 30, 1)
-    with pytest.raises(BadInput, match="singular"):
+    with refused("too-few", "covariance"):
         fid(a, b)
     score = fid(a, b, covariance="shrunk")
     assert math.isfinite(score.value)
@@ -87,11 +88,11 @@ def test_bad_input() -> None:
         for score in (fid, kid):
             with pytest.raises(BadInput):
                 score(bad, good)
-    with pytest.raises(BadInput, match="covariance"):
+    with refused("out-of-range", "covariance"):
         fid(good, good, covariance="none")  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="cannot show"):
+    with refused("too-few", "splits"):
         inception_score(np.full((100, 20), 0.05), splits=10)
-    with pytest.raises(BadInput, match="sum to 1"):
+    with refused("out-of-range", "probs"):
         inception_score(good)
-    with pytest.raises(BadInput, match="splits"):
+    with refused("out-of-range", "splits"):
         inception_score(np.eye(3), splits=0)

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from tests.refusals import refused
 from tests.unit.generate.subjects import Net, fuzzer, images, outputs, predictions
 from torch import Tensor, nn
 
 from neurotest import oracles, registry
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.control import Control
 from neurotest.generate.fuzz.guides import GuideState
@@ -95,7 +95,7 @@ def test_a_damaged_control_is_refused() -> None:
     saved = control.plain()
     for root in (6, -1):
         entries = [[number, root if not place else old, chain] for place, (number, old, chain) in enumerate(saved["entries"])]
-        with pytest.raises(BadInput, match="names seeds that are not there: the run is damaged"):
+        with refused("damaged", "control"):
             control.restore({**saved, "entries": entries}, keys)
     control.restore(saved, keys)
 
@@ -240,7 +240,7 @@ def test_a_seed_whose_logits_are_no_numbers_is_of_no_class() -> None:
     assert (right.positions.tolist(), right.set_aside) == ([0, 2], 1)
     wrong = choose_seeds(target, ArraySource(x, np.array([0, 0, 0])), judges, keep_wrong=True)
     assert (len(wrong), wrong.roots.labels.tolist()) == (3, [0, 0, 0])
-    with pytest.raises(BadInput, match=r"none of the 2 seeds .*is classified correctly"):
+    with refused("empty", "seeds"):
         choose_seeds(target, ArraySource(x[:2], np.array([0, 0])), judges)
 
 
@@ -252,7 +252,7 @@ def test_settings_say_what_is_usual() -> None:
         ("max_depth", "5 keeps mutants recognisable"),
         ("capacity", "4096 seeds are kept in memory"),
     ):
-        with pytest.raises(BadInput, match=rf"\({hint}\)"):
+        with refused("out-of-range", name, match=rf"\({hint}\)"):
             Settings(**{name: 0})
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from tests.unit.generate.subjects import Net, fuzzer, images, outputs, predictions
 
 from neurotest import oracles, registry
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.measure.context import Context
@@ -266,5 +266,5 @@ def test_layers_and_neurons_of_a_guide() -> None:
     guide = build_guide("tensorfuzz")
     assert build_guide(guide) is guide
     for threshold in (-1, True, "x", float("nan")):
-        with pytest.raises(BadInput, match="threshold"):
+        with refused("out-of-range", "threshold"):
             type(guide)(threshold=threshold)  # type: ignore[call-arg]

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.campaign import fuzz
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.generate.fuzz.semantic import NSGenState
@@ -114,27 +115,27 @@ def test_presets_and_options() -> None:
     assert build_guide("nsgen:preset=without-nldg").distance == "jaccard"  # type: ignore[attr-defined]
     assert build_guide("nsgen:with-label").mode == "with-label"  # type: ignore[attr-defined]
     assert build_guide("nsgen", layers="1").layers == "1"  # type: ignore[attr-defined]
-    for bad, message in (
-        ("nsgen:mode=x", "mode"),
-        ("nsgen:reference=child", "reference"),
-        ("nsgen:quantile=2", "quantile"),
-        ("nsgen:depht=3", "depth"),
+    for bad, code, option in (
+        ("nsgen:mode=x", "out-of-range", "mode"),
+        ("nsgen:reference=child", "wrong-type", "reference"),
+        ("nsgen:quantile=2", "out-of-range", "quantile"),
+        ("nsgen:depht=3", "unknown-option", "depht"),
     ):
-        with pytest.raises(BadInput, match=message):
+        with refused(code, option):
             build_guide(bad)
-    with pytest.raises(BadInput, match="--neuron"):
+    with refused("conflict", "layers"):
         build_guide("nsgen", neuron="unit")
 
 
 def test_it_needs_training_data_and_paths_that_differ() -> None:
     target, source, train = subject()
-    with pytest.raises(BadInput, match="--train"):
+    with refused("missing", "train"):
         build_guide("nsgen").start(Context(target=target), source)
-    with pytest.raises(BadInput, match="no spread"):
+    with refused("empty", "tau"):
         build_guide(f"nsgen:{BASE},critical=all").start(Context(target=target, train=train), source)
     nameless = Target(target.module, shape=target.shape)
     unnamed = ArraySource(train.read(np.arange(30)), train.labels)
-    with pytest.raises(BadInput, match="--classes"):
+    with refused("missing", "classes"):
         build_guide("nsgen:with-label,describe=attributes").start(Context(target=nameless, train=unnamed), unnamed)
 
 

@@ -10,11 +10,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import Tensor, nn
 
 from neurotest.campaign import fuzz
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.soft import SoftState
 from neurotest.measure.context import Context
@@ -162,20 +163,20 @@ def test_no_guide_knows_the_prediction() -> None:
 
 def test_bad_options_and_missing_training_data() -> None:
     target, source, train = subject()
-    for bad, message in (
-        ("path:reference=child", "reference"),
-        ("activation:quantile=2", "quantile"),
-        ("activation:neuron=pixel", "neuron"),
-        ("path:depht=3", "depth"),
+    for bad, code, option in (
+        ("path:reference=child", "wrong-type", "reference"),
+        ("activation:quantile=2", "out-of-range", "quantile"),
+        ("activation:neuron=pixel", "wrong-type", "neuron"),
+        ("path:depht=3", "unknown-option", "depht"),
     ):
-        with pytest.raises(BadInput, match=message):
+        with refused(code, option):
             build_guide(bad)
     for guide in ("path", "activation"):
-        with pytest.raises(BadInput, match="--train"):
+        with refused("missing", "train"):
             build_guide(guide).start(Context(target=target), source)
-        with pytest.raises(BadInput, match="per_class"):
+        with refused("out-of-range", "per_class"):
             build_guide(f"{guide}:per_class=-1").start(Context(target=target, train=train), source)
-    with pytest.raises(BadInput, match="critical"):
+    with refused("unknown-name", "critical"):
         build_guide("path:critical=nothing").start(Context(target=target, train=train), source)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.jobs.life import atomic_run, begin, finish, safe_point, same_sources, withdraw
 from neurotest.jobs.opening import digests
 from neurotest.jobs.parts import Parts
@@ -69,7 +70,7 @@ def test_a_failure_before_the_first_piece_leaves_the_notes(tmp_path: Path) -> No
     with pytest.raises(RuntimeError):
         fail()
     assert names(tmp_path / "run") == ["notes.md"]
-    with pytest.raises(BadInput, match=r"not empty \(it holds notes.md\)"):
+    with refused("exists", "out"):
         begin("test", tmp_path / "run", {})
 
 
@@ -136,9 +137,9 @@ def test_what_a_killed_command_that_cannot_go_on_left_is_replaced(tmp_path: Path
     codec.encode(np.zeros((1, 3, 3), np.uint8), tmp_path / "run" / "inputs" / "picked-000007")
     (tmp_path / "run" / "notes.md").write_text("mine")
     die(run)
-    with pytest.raises(BadInput, match="holds a run already"):
+    with refused("exists", "run"):
         begin("fuzz", tmp_path / "run", {})
-    with pytest.raises(BadInput, match=r"holds notes\.md"), atomic_run("cover", tmp_path / "run", {"a": 2}):
+    with refused("exists", "out"), atomic_run("cover", tmp_path / "run", {"a": 2}):
         pass
     assert names(tmp_path / "run") == [".lock", "notes.md"]
     (tmp_path / "run" / "notes.md").unlink()
@@ -160,7 +161,7 @@ def test_any_other_run_is_not_replaced(tmp_path: Path, state: str, monkeypatch: 
         die(run)
     if state == "made elsewhere":
         monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "other"))
-    with pytest.raises(BadInput, match=r"holds a run already|another process"), atomic_run("cover", tmp_path / "run", {"a": 2}):
+    with refused(("exists", "busy"), None), atomic_run("cover", tmp_path / "run", {"a": 2}):
         pass
     if state == "alive":
         die(run)
@@ -211,7 +212,7 @@ def test_a_finished_run_whose_parts_were_left_gets_rid_of_them(tmp_path: Path) -
     with begin("counting", tmp_path / "run", {}) as run:
         finish(run, {})
         Parts(run).add({"n": np.array(1)})
-    with pytest.raises(BadInput, match="is finished"):
+    with refused("finished"):
         resume_job(tmp_path / "run", "counting", lambda run, config: Counting())
     assert not (tmp_path / "run" / "parts").exists()
 
@@ -250,8 +251,8 @@ def test_data_that_changed_are_refused(tmp_path: Path) -> None:
             ({"seeds": seeds, "train": ArraySource(other)}, "training data"),
             ({"seeds": seeds, "train": None}, "training data"),
         ):
-            with pytest.raises(BadInput, match=f"the {what} are not those .*run was started with"):
+            with refused("changed", what):
                 same_sources(run, stored, {"digests": digests(**again)})
         without = {"digests": digests(seeds=seeds)}
-        with pytest.raises(BadInput, match="the training data are not those"):
+        with refused("changed", "training data"):
             same_sources(run, without, stored)

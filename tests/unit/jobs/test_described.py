@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.refusals import refused
 from torch import nn
 
-from neurotest.errors import BadInput
 from neurotest.jobs.stored import described, target_config
 from neurotest.report.section import command
 from neurotest.target import Target
@@ -41,7 +41,7 @@ def test_a_run_cannot_have_people_trust_it() -> None:
 
 @pytest.mark.parametrize("description", [{"bounds": 5}, {"mean": "0.5"}, {"classes": "/etc/passwd"}])
 def test_a_damaged_description_is_named(description: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match="does not fit"):
+    with refused("damaged", next(iter(description))):
         described({"target": "pt2:/sent.pt2", "description": description}, Path("run"))
 
 

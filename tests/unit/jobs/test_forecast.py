@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 from typer.testing import CliRunner
 
 import neurotest
 from neurotest.campaign.forecast import _forwards, forecast_fuzz
 from neurotest.cli.app import app
 from neurotest.coverage.forecast import forecast_cover
-from neurotest.errors import BadInput
 from neurotest.jobs import forecast as module
 from neurotest.jobs.forecast import Forecast, ForecastPart, footprint, slope, span
 from neurotest.select.forecast import forecast_select
@@ -104,7 +104,7 @@ def test_budgets() -> None:
 
 
 def test_too_few_inputs() -> None:
-    with pytest.raises(BadInput, match="times 24 inputs"):
+    with refused("too-few", "plan"):
         forecast_cover("zoo:mnist-lenet1", "zoo:mnist/test[:10]", "nc")
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
 from neurotest.mutate import pools
 from neurotest.mutate.nss import NssMutations
@@ -57,12 +57,12 @@ def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_data_that_is_not_eight_bit_is_refused() -> None:
-    with pytest.raises(BadInput, match="not 8-bit"):
+    with refused("unsuitable", "dtype"):
         nss_pool(source=ArraySource(np.zeros((2, 1, 4, 4), np.float32)), seed=0)
 
 
 def test_feature_vectors_are_refused() -> None:
-    with pytest.raises(BadInput, match="mutations need images"):
+    with refused("unsuitable", "shape"):
         nss_pool(source=ArraySource(np.zeros((2, 4), np.uint8)), seed=0)
 
 

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from tests.refusals import refused
 
 from neurotest import registry, rng
-from neurotest.errors import BadInput
 from neurotest.mutate import shifts
 from neurotest.mutate.shifts import Coarse, CorruptionMutations, Fog, Gamma, Jpeg, NormalNoise, Occlusion, ViewMutations
 
@@ -59,7 +59,7 @@ def test_jpeg_equals_a_file_written_one_by_one() -> None:
         file = io.BytesIO()
         Image.fromarray((one.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)).save(file, "JPEG", quality=quality)
         assert np.array_equal((back.permute(1, 2, 0).numpy() * 255).round(), np.asarray(Image.open(file)))
-    with pytest.raises(BadInput, match="not 2 channels"):
+    with refused("unsuitable", "channels"):
         Jpeg().apply(images(1, 2), row(10.0))
 
 

@@ -9,8 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
-from neurotest import BadInput, Run, report
+from neurotest import Run, report
 from neurotest.report import section as registry
 from neurotest.report import write_report
 from neurotest.report.rendering import as_json, environment, interval, number, percent, render, thousands
@@ -54,7 +55,7 @@ def test_a_section_is_a_file_and_a_fragment(tmp_path: Path, monkeypatch: pytest.
     assert '<h1>Something else <span class="subject">of &lt;b&gt;</span></h1>' in page
     assert "<title>Something else: of &lt;b&gt;</title>" in page
     assert '<p class="note">&lt;b&gt;</p>\n3 a' in page
-    with pytest.raises(BadInput, match="a run of 'throwaway': there is no report"):
+    with refused("wrong-run"):
         write_report(tiny(tmp_path / "without", "throwaway"))
 
 
@@ -74,19 +75,19 @@ def test_order_titles_and_sections_with_nothing_to_show(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("registered")
 def test_sections_without_anything_to_show_are_no_report(tmp_path: Path) -> None:
     section("nothing", title="", order=0, commands=("throwaway",), template="chart.html.j2")(lambda run: None)
-    with pytest.raises(BadInput, match="there is no report for that"):
+    with refused("wrong-run"):
         write_report(tiny(tmp_path / "run", "throwaway"))
 
 
 def test_a_damaged_run_names_the_section(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"the section 'coverage' cannot be shown \(KeyError: 'data'\).*`neurotest cover`"):
+    with refused("damaged", "coverage"):
         write_report(tiny(tmp_path / "run"))
 
 
 def test_an_unfinished_run_has_no_report_yet(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", "cover", {}):
         pass
-    with pytest.raises(BadInput, match="is not finished"):
+    with refused("unfinished"):
         write_report(tmp_path / "run")
 
 

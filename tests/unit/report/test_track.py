@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
-from neurotest.errors import BadInput
 from neurotest.report import track
 from neurotest.runs.store import Run
 
@@ -45,18 +45,18 @@ def test_a_run_with_many_numbers_gives_those_that_stand_highest(tmp_path: Path) 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     Run.create(tmp_path / "run", "cover", {}).close()
-    with pytest.raises(BadInput, match="is not finished"):
+    with refused("unfinished"):
         track.record(tmp_path / "run")
 
 
 def test_an_unknown_tracker_is_named_with_the_nearest() -> None:
-    with pytest.raises(BadInput, match=r"there is no tracker 'mlfow'\. Did you mean mlflow\?"):
+    with refused("unknown-name", "track"):
         track.check_tracker("mlfow:nightly")
 
 
 def test_a_tracker_that_is_not_installed_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(BadInput, match=r"pip install 'neurotest\[track\]'"):
+    with refused("not-installed", "wandb", match=r"pip install 'neurotest\[track\]'"):
         track.check_tracker("wandb")
 
 

@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from PIL import Image
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.runs import codec
@@ -126,13 +127,13 @@ def test_views_of_arrays_are_stored_by_what_they_show(tmp_path: Path) -> None:
     "x", [np.zeros((1, 2, 2)), np.zeros((1, 2, 2), np.int64), np.zeros((0, 2, 2), np.uint8), np.float32(1), np.array(["a"])]
 )
 def test_what_is_no_input_is_not_stored(tmp_path: Path, x: np.ndarray) -> None:
-    with pytest.raises(BadInput, match="expected uint8 or float32"):
+    with refused("wrong-type", "input"):
         codec.encode(np.asarray(x), tmp_path / "x")
     assert not list(tmp_path.glob("x*"))
 
 
 def test_an_input_too_large_to_be_read_back_is_not_stored(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="pixels"):
+    with refused("too-large", "input"):
         codec.encode(np.broadcast_to(np.uint8(0), (1, 10_000, 10_000)), tmp_path / "x")
 
 
@@ -140,7 +141,7 @@ def test_a_picture_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None
     bomb = tmp_path / "x.png"
     for width, height in ((9_000, 9_000), (60_000, 60_000)):
         bomb.write_bytes(png(width, height, body=bytes(1000)))
-        with pytest.raises(BadInput, match="cannot be read back"):
+        with refused("damaged"):
             codec.decode(bomb)
 
 
@@ -148,7 +149,7 @@ def test_a_picture_bomb_is_refused_before_it_is_unpacked(tmp_path: Path) -> None
 @pytest.mark.parametrize("mode", [4, 6])
 def test_a_picture_of_another_mode_is_refused(tmp_path: Path, mode: int) -> None:
     (tmp_path / "x.png").write_bytes(png(1, 1, mode, bytes(5)))
-    with pytest.raises(BadInput, match="colour mode"):
+    with refused("damaged"):
         codec.decode(tmp_path / "x.png")
 
 
@@ -179,20 +180,20 @@ def npy(header: str, body: bytes = b"", version: int = 1) -> bytes:
 )
 def test_an_array_file_that_is_not_ours_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.npy").write_bytes(content)
-    with pytest.raises(BadInput, match="cannot be read back"):
+    with refused("damaged"):
         codec.decode(tmp_path / "x.npy")
 
 
 def test_an_array_file_says_what_is_wrong_with_it(tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(b"PK\x03\x04")
-    with pytest.raises(BadInput, match=r"cannot be read back: it does not start as a \.npy of version 1\.0 does"):
+    with refused("damaged"):
         codec.decode(tmp_path / "x.npy")
 
 
 @pytest.mark.parametrize("kind", ["BMP", "GIF", "TIFF"])
 def test_another_kind_of_picture_is_refused_whatever_its_name(tmp_path: Path, kind: str) -> None:
     Image.new("L", (2, 2)).save(tmp_path / "x.png", format=kind)
-    with pytest.raises(BadInput, match="cannot be read back"):
+    with refused("damaged"):
         codec.decode(tmp_path / "x.png")
 
 
@@ -200,7 +201,7 @@ def test_another_kind_of_picture_is_refused_whatever_its_name(tmp_path: Path, ki
 def test_a_truncated_picture_is_refused(tmp_path: Path, cut: int) -> None:
     path = codec.encode(np.random.default_rng(0).integers(0, 256, (3, 20, 20), dtype=np.uint8), tmp_path / "x")
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(BadInput, match="cannot be read back"):
+    with refused("damaged"):
         codec.decode(path)
 
 
@@ -221,11 +222,11 @@ def test_a_damaged_file_is_refused_or_read_but_never_breaks_anything(tmp_path: P
 def test_views_missing_files_and_other_endings_are_refused(tmp_path: Path) -> None:
     view = codec.picture(codec.encode(np.zeros((2, 1, 1), np.uint8), tmp_path / "x"))
     assert view is not None
-    with pytest.raises(BadInput, match=r"x\.npy or \.wav beside it"):
+    with refused("wrong-type", "view"):
         codec.decode(view)
-    with pytest.raises(BadInput, match="does not exist"):
+    with refused("not-found"):
         codec.decode(tmp_path / "gone.png")
-    with pytest.raises(BadInput, match=r"expected a \.png, \.wav or \.npy"):
+    with refused("wrong-type", "file"):
         codec.decode(tmp_path / "x.pkl")
 
 
@@ -240,7 +241,7 @@ def test_sound_is_a_wav_with_its_spectrogram_beside_it(tmp_path: Path, shape: tu
     assert codec.rate(file) == 8000
     assert codec.picture(file) == tmp_path / "a.view.png"
     file.write_bytes(file.read_bytes()[:-3])
-    with pytest.raises(BadInput, match="cannot be read back"):
+    with refused("damaged"):
         codec.decode(file)
-    with pytest.raises(BadInput, match="--rate"):
+    with refused("missing", "rate"):
         codec.encode(x, tmp_path / "b")

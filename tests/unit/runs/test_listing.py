@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
@@ -50,7 +51,7 @@ def test_runs_are_listed_newest_first(root: Path) -> None:
     assert names([info.path for info in infos]) == ["new", "stopped", "old", "ancient-stopped", "broken"]
     assert [info.state for info in infos] == ["done", "unfinished", "done", "unfinished", "unreadable"]
     assert all(info.command == "select" and info.size > 1000 and len(info.id) == 32 for info in infos[:4])
-    assert "no run of neurotest" in infos[-1].problem
+    assert "not a run of neurotest" in infos[-1].problem
 
 
 def test_no_place_holds_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +59,7 @@ def test_no_place_holds_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     assert list_runs() == []
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="is a file"):
+    with refused("not-a-folder", "root"):
         list_runs(tmp_path / "file")
 
 
@@ -126,7 +127,7 @@ def test_a_run_without_a_date_is_unreadable_and_stays(root: Path) -> None:
             )
     problems = {info.path.name: info.problem for info in list_runs(root) if info.state == "unreadable"}
     assert set(problems) == {"old", "new", "broken"}
-    assert problems["old"] == f"{root / 'old' / schema.FILE} has no 'created' that fits: it is damaged or no run of neurotest."
+    assert problems["old"] == f"{root / 'old' / schema.FILE} has no 'created' that fits: it is damaged or not a run of neurotest."
     assert names(clean(root, keep=0)) == ["stopped", "ancient-stopped"]
 
 
@@ -145,7 +146,7 @@ def test_a_clean_that_does_not_say_what_is_refused(root: Path, options: dict[str
 
 def test_a_run_itself_is_no_place_of_runs(root: Path) -> None:
     for look in (lambda: list_runs(root / "old"), lambda: clean(root / "old", keep=0)):
-        with pytest.raises(BadInput, match="is a run itself"):
+        with refused("wrong-run", "root"):
             look()
     assert (root / "old" / schema.FILE).exists()
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
@@ -67,10 +68,10 @@ def test_meta(tmp_path: Path) -> None:
         assert run["profile"] == 1
         assert "profile" in run
         assert "nothing" not in run
-        with pytest.raises(Absent, match=r"run\.sqlite has no 'nothing': it is damaged"):
+        with refused("damaged", "nothing", kind=Absent):
             run["nothing"]
         for own in ("state", "config", "id"):
-            with pytest.raises(BadInput, match="kept by the run itself"):
+            with refused("conflict", own):
                 run[own] = "mine"
 
 
@@ -122,7 +123,7 @@ def test_a_ranking_without_scores_or_with_scores_that_are_no_numbers(tmp_path: P
 
 @pytest.mark.parametrize("positions", [[[0, 1]], [0.0, 1.0], 1])
 def test_a_ranking_is_one_row_of_integers(tmp_path: Path, positions: Any) -> None:
-    with new(tmp_path, 2) as run, pytest.raises(BadInput, match="ranking nss: expected positions as one row of integers"):
+    with new(tmp_path, 2) as run, refused("wrong-shape", "order"):
         run.add_ranking("nss", positions, None, 0)
 
 
@@ -187,11 +188,11 @@ def test_an_undo_that_means_nothing_is_refused(tmp_path: Path) -> None:
         label = run.add_label(0, 3)
         undo = run.undo_label(label)
         for n in (undo, 99):
-            with pytest.raises(BadInput, match="does not exist"):
+            with refused("not-found", "label"):
                 run.undo_label(n)
-        with pytest.raises(BadInput, match="undone already"):
+        with refused("finished", "label"):
             run.undo_label(label)
-        with pytest.raises(BadInput, match="does not fit"):
+        with refused("damaged", "row"):
             run.add_label(99, 3)
 
 
@@ -205,9 +206,9 @@ def test_labels_are_written_through_to_the_disk(tmp_path: Path) -> None:
 
 def test_rows_of_one_call_are_kept_together(tmp_path: Path) -> None:
     with new(tmp_path, 2) as run:
-        with pytest.raises(BadInput, match="does not fit"):
+        with refused("damaged", "row"):
             run.add_inputs([{"position": 7, "content": "x"}, {"position": 0, "content": "twice"}])
-        with pytest.raises(BadInput, match="does not fit"):
+        with refused("damaged", "row"):
             run.add_ranking("gone", np.array([0, 99]), None, 1)
         assert len(run.inputs()) == 2
         assert run.methods() == []
@@ -231,7 +232,7 @@ def test_a_part_that_fails_leaves_the_rest_of_the_step(tmp_path: Path) -> None:
     with new(tmp_path, 1) as run:
         with run.transaction():
             run["iteration"] = 1
-            with pytest.raises(BadInput, match="does not fit"):
+            with refused("damaged", "row"):
                 run.add_inputs([{"position": 10, "content": "x"}, {"position": 0, "content": "twice"}])
         assert run["iteration"] == 1
         assert len(run.inputs()) == 1
@@ -313,7 +314,7 @@ def test_an_older_run_is_read_as_it_is_and_brought_up_to_date_by_a_writer(small:
 def test_a_newer_run_is_refused(small: Path) -> None:
     with sqlite3.connect(small / schema.FILE) as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(BadInput, match=rf"newer neurotest \(schema 99, this one knows {len(schema.MIGRATIONS)}\)"):
+    with refused("unsupported", "schema"):
         Run.open(small)
 
 
@@ -336,20 +337,20 @@ def test_impossible_rankings_are_refused(tmp_path: Path) -> None:
             with pytest.raises(BadInput):
                 run.add_ranking(method, positions, scores, picked)
         assert [row.name for row in run.methods()] == ["nss"]
-        with pytest.raises(BadInput, match="Did you mean nss"):
+        with refused("unknown-name", "ranking"):
             run.ranking("ns")
 
 
 def test_impossible_inputs_are_refused(tmp_path: Path) -> None:
     with new(tmp_path) as run:
-        with pytest.raises(BadInput, match="add_inputs comes first"):
+        with refused("not-found", "position"):
             run.save_input(99, np.zeros((1, 1, 1), np.uint8))
         for role in ("", "Picked", "../up", "a b", "a/b", "-a"):
-            with pytest.raises(BadInput, match="role="):
+            with refused("syntax", "role"):
                 run.save_input(0, np.zeros((1, 1, 1), np.uint8), role)
-        with pytest.raises(BadInput, match="stores no input 0"):
+        with refused("not-found", "input"):
             run.load_input(0)
-        with pytest.raises(BadInput, match="does not fit"):
+        with refused("damaged", "row"):
             run.add_inputs([{"position": -1, "content": "x"}])
         assert not (run.path / "inputs").exists()
 
@@ -357,7 +358,7 @@ def test_impossible_inputs_are_refused(tmp_path: Path) -> None:
 def test_a_run_opened_for_reading_refuses_to_write(small: Path) -> None:
     with Run.open(small) as run:
         for write in (lambda: run.add_label(0, 1), lambda: run.finish({}), lambda: run.__setitem__("a", 1)):
-            with pytest.raises(BadInput, match="reading only"):
+            with refused("unsupported", "write"):
                 write()
 
 
@@ -383,5 +384,5 @@ def test_whose_mistake_an_entry_that_does_not_fit_is(tmp_path: Path) -> None:
     database.commit()
     database.close()
     for write in (False, True, False):
-        with pytest.raises(BadInput, match="holds what no run of neurotest holds"), Run.open(place, write=write):
+        with refused("damaged"), Run.open(place, write=write):
             raise KeyError("theirs")

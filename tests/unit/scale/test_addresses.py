@@ -10,8 +10,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from tests.refusals import refused
 
-from neurotest.errors import BadInput
 from neurotest.scale import cluster
 
 pytestmark = pytest.mark.plain
@@ -68,7 +68,7 @@ def test_an_address_that_does_not_answer_is_refused_before_ray_asks(
         raise AssertionError("Ray would ask for minutes")
 
     monkeypatch.setenv("RAY_ADDRESS", closed)
-    with pytest.raises(BadInput, match="no Ray answers there"):
+    with refused("not-found", "ray"):
         cluster._connect(SimpleNamespace(init=init), spelled.format(closed), 1, 1)
 
 

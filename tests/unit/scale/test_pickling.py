@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.refusals import refused
 from torch import nn
 
 import neurotest
-from neurotest.errors import BadInput
 from neurotest.scale.pickling import pack, unpack
 from neurotest.target import Target, Want
 
@@ -61,7 +61,7 @@ def test_pictures_travel_as_files(tmp_path: Path) -> None:
     again = unpack(pack(part))
     same(again, part)
     (tmp_path / "b" / "1.png").write_bytes(b"")
-    with pytest.raises(BadInput, match="can no longer be read"):
+    with refused("unreadable", "file"):
         again.read(np.array([0]))
 
 
@@ -71,7 +71,7 @@ def test_a_changed_number_of_inputs_is_noticed(npz: Path) -> None:
     content = pack(neurotest.data(f"npz:{npz}"))
     np.savez(npz, x=np.zeros((3, 1, 8, 8), np.uint8), y=np.zeros(3, int))
     spec._opened.cache_clear()
-    with pytest.raises(BadInput, match="has fewer inputs in a worker"):
+    with refused("changed", "data"):
         unpack(content)
 
 
@@ -98,7 +98,7 @@ def test_a_network_that_was_changed_after_it_was_loaded_is_noticed() -> None:
     with __import__("torch").no_grad():
         next(target.module.parameters()).add_(1)
     target.__dict__.pop("fingerprint", None)
-    with pytest.raises(BadInput, match="another network in a worker"):
+    with refused("changed", "target"):
         unpack(pack(target))
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import select
 from neurotest.select.ats import ATS, UNITS, Line, greedy, intervals, published_greedy
 from neurotest.target import Target, Trace
@@ -128,7 +128,7 @@ def test_classes_without_unsure_inputs_do_no_harm(kind: str) -> None:
 
 @pytest.mark.parametrize("classes", [2, 121])
 def test_too_few_or_too_many_classes(classes: int) -> None:
-    with pytest.raises(BadInput, match=f"{classes} classes, expected 3 to 120"):
+    with refused("unsuitable", "classes"):
         select(target(classes), pool(np.random.default_rng(0).dirichlet([1.0] * classes, 5)), "ats", 1)
 
 
@@ -154,7 +154,10 @@ class _Pool:
         return self.n
 
 
-@pytest.mark.parametrize(("method", "match"), [("ats:threshold=-1", "threshold=-1"), ("ats:projection=none", "projection=None")])
-def test_bad_settings(method: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+@pytest.mark.parametrize(
+    ("method", "refusal"),
+    [("ats:threshold=-1", ("out-of-range", "threshold")), ("ats:projection=none", ("wrong-type", "projection"))],
+)
+def test_bad_settings(method: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         select(target(4), pool(np.eye(4)), method, 1)

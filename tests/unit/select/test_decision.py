@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import Tensor, nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.mutate.mild import CHANGES, MildMutations
 from neurotest.select import select
 from neurotest.select.decision import NSSPlus
@@ -54,11 +54,11 @@ def test_changes_are_mild_and_eight_bit() -> None:
 
 @pytest.mark.parametrize("mutants", [0, 17, 2.5])
 def test_bad_settings(mutants: object) -> None:
-    with pytest.raises(BadInput, match="from 1 to 16"):
+    with refused("out-of-range", "mutants"):
         NSSPlus(mutants=mutants)  # type: ignore[arg-type]
 
 
 def test_vectors_are_refused() -> None:
     net = nn.Sequential(nn.Linear(3, 2)).eval()
-    with pytest.raises(BadInput, match="need images"):
+    with refused("unsuitable", "shape"):
         select(Target(net, shape=(3,)), ArraySource(np.zeros((4, 3), np.float32)), "nss+", 2)

@@ -8,11 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
+from tests.refusals import refused
 from torch import Tensor, nn
 
 import neurotest
 from neurotest import registry
-from neurotest.errors import BadInput
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.target import Target
 
@@ -87,15 +87,15 @@ def test_the_default_for_a_quantity_and_what_is_refused() -> None:
     x = np.random.default_rng(0).random((20, 2)).astype(np.float32)
     train = (x, x[:, 0].astype(np.float64))
     assert neurotest.select(target(), x, budget=3, train=train).method == "disagreement"
-    with pytest.raises(BadInput, match=r"use disagreement \(with --train DATA\)"):
+    with refused("unsuitable", "outputs"):
         neurotest.select(target(), x, "deepgini", 3, train=train)
-    with pytest.raises(BadInput, match="disagreement needs training data"):
+    with refused("missing", "train"):
         neurotest.select(target(), x, budget=3)
-    with pytest.raises(BadInput, match="with their quantities"):
+    with refused("missing", "train"):
         neurotest.select(target(), x, budget=3, train=x)
     classifier = neurotest.load(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3)).eval(), size=(2,))
     for method in ("disagreement", "unsteady"):
-        with pytest.raises(BadInput, match="is for networks that predict a quantity"):
+        with refused("unsuitable", "outputs"):
             neurotest.select(classifier, x, method, 3, train=(x, np.zeros(20, int)))
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import Tensor, nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import select
 from neurotest.select.dropout import BALD, MCDropout, mutual_information, predictive_entropy, variation_ratio
 from neurotest.select.thinning import Thinned
@@ -111,13 +111,15 @@ def test_seeds() -> None:
 @pytest.mark.parametrize("method", ["mc-dropout", "bald", "mc-dropout:predictive_entropy"])
 @pytest.mark.parametrize("drop", [nn.Identity(), nn.Dropout(0.0)], ids=repr)
 def test_a_network_without_dropout_is_refused(method: str, drop: nn.Module) -> None:
-    with pytest.raises(BadInput, match="no dropout module that could be switched on"):
+    with refused("unsuitable", "dropout"):
         select(target(drop), POOL, method, 3)
 
 
-@pytest.mark.parametrize(("method", "match"), [("bald:1", "samples=1"), ("mc-dropout:by=votes", "expected variation_ratio")])
-def test_bad_settings(method: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+@pytest.mark.parametrize(
+    ("method", "refusal"), [("bald:1", ("out-of-range", "samples")), ("mc-dropout:by=votes", ("wrong-type", "by"))]
+)
+def test_bad_settings(method: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         select(target(nn.Dropout(0.5)), POOL, method, 3)
 
 

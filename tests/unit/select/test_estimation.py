@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import nn
 
 from neurotest import registry
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import compare, select
 from neurotest.select.estimation import CES, Table, grow, published_sections, sections
 from neurotest.select.pace import clusters, farthest, prototypes, reduced, shares
@@ -92,10 +92,15 @@ def test_beside_selectors(tmp_path: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "match"), [("ces:edges=open", "edges='open'"), ("ces:sections=1", "sections=1"), ("pace:least=1", "least=1")]
+    ("method", "refusal"),
+    [
+        ("ces:edges=open", ("wrong-type", "edges")),
+        ("ces:sections=1", ("out-of-range", "sections")),
+        ("pace:least=1", ("out-of-range", "least")),
+    ],
 )
-def test_bad_settings(method: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+def test_bad_settings(method: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         select(target(), pool(), method, 20)
 
 
@@ -204,7 +209,7 @@ def test_pace_with_the_published_noise() -> None:
     ours, published = (select(network, source, f"pace:dimensions=2,noise={word}", 40) for word in ("farthest", "published"))
     assert set(ours.indices) != set(published.indices)
     assert ours.picked == published.picked == len(set(published.indices)) == 40
-    with pytest.raises(BadInput, match="noise='last'"):
+    with refused("wrong-type", "noise"):
         select(network, source, "pace:noise=last", 40)
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.data.labels import Inputs, placed, read_labels
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select import compare
 from neurotest.select.exchange import export, picks
@@ -52,7 +52,7 @@ def test_csv_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> Non
     assert [int(row["position"]) for row in rows] == chosen(run)
     assert all(row["predicted"] in ("'=cat", *NAMES[1:]) for row in rows)  # no spreadsheet takes it for a formula
     assert all(row["label"] == "" for row in rows)
-    with pytest.raises(BadInput, match="holds no label"):
+    with refused("empty", "labels"):
         read_labels(tmp_path / "out.csv")
     for row, name in zip(rows, ["'=cat", "dog/wolf", "2", "", "cow & calf", "0"], strict=True):
         row["label"] = name
@@ -130,15 +130,15 @@ def test_picks_without_pictures(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["csv", "label-studio"])
 def test_nothing_is_overwritten(run: Path, tmp_path: Path, form: str) -> None:
     (tmp_path / "there").write_text("mine")
-    with pytest.raises(BadInput, match="is there already"):
+    with refused("exists", "out"):
         export(run, form, tmp_path / "there")
     assert (tmp_path / "there").read_text() == "mine"
 
 
 def test_bad_exports(run: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="expected csv, folder or label-studio"):
+    with refused("out-of-range", "format"):
         export(run, "xml", tmp_path / "out")
-    with pytest.raises(BadInput, match="Did you mean deepgini"):
+    with refused("unknown-name", "ranking"):
         export(run, "csv", tmp_path / "out", method="deepgin")
-    with pytest.raises(BadInput, match="no run"):
+    with refused("wrong-run", "run"):
         export(tmp_path, "csv", tmp_path / "out")

@@ -10,10 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import compare, select
 from neurotest.select.api import rank
 from neurotest.select.greedy import CAM, CTM, Covers, additional
@@ -145,15 +145,19 @@ def test_ctm_says_where_it_says_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "match"),
-    [("cam:nlc", "no obligations to count"), ("cam:kmmc", "Did you mean kmnc"), ("cam:kmnc:0", "sections=0")],
+    ("method", "refusal"),
+    [
+        ("cam:nlc", ("unsuitable", "criterion")),
+        ("cam:kmmc", ("unknown-name", "criterion")),
+        ("cam:kmnc:0", ("out-of-range", "sections")),
+    ],
 )
-def test_bad_criteria(method: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+def test_bad_criteria(method: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         select(target(), images(20, 1), method, 5, train=images(20, 2))
 
 
 @pytest.mark.parametrize("method", ["cam:kmnc", "ctm:nbc", "cam:npc", "cam:dsc", "dsa", "lsa", "mdsa", "mlsa"])
 def test_training_data_is_asked_for(method: str) -> None:
-    with pytest.raises(BadInput, match="needs training data: give --train"):
+    with refused("missing", "train"):
         select(target(), images(20, 1), method, 5)

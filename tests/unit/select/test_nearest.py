@@ -7,11 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import nn
 
 from neurotest import registry
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import select
 from neurotest.select.nearest import Directions, Nearest
 from neurotest.target import Target
@@ -137,7 +137,7 @@ def test_which_layer_is_the_encoders_last() -> None:
         assert (last.name, last.shape) == (layer, shape)
     (hidden,) = load("zoo:mnist-fcnet5").survey().find("encoder")
     assert len(hidden.shape) == 1
-    with pytest.raises(BadInput, match="no hidden layer"):
+    with refused("empty", "layers", match="no hidden layer"):
         Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)).eval(), shape=(1, 2, 2)).survey().find("encoder")
 
 
@@ -147,15 +147,15 @@ def test_training_data_without_labels_few_inputs_and_bad_options() -> None:
     assert len(select(target, pool, "nearest", 60, train=bare).order) == 60
     few = select(target, pool, "nearest:inputs=20", 60, train=train)
     assert few.order.tolist() != select(target, pool, "nearest", 60, train=train).order.tolist()
-    with pytest.raises(BadInput, match="--train"):
+    with refused("missing", "train"):
         select(target, pool, "nearest", 5)
-    for bad, word in (
-        ("nearest:k=0", "k"),
-        ("nearest:doubt=-1", "doubt"),
-        ("nearest:search=fast", "search"),
-        ("nearest:inputs=0", "inputs"),
+    for bad, code, option in (
+        ("nearest:k=0", "out-of-range", "k"),
+        ("nearest:doubt=-1", "out-of-range", "doubt"),
+        ("nearest:search=fast", "wrong-type", "search"),
+        ("nearest:inputs=0", "out-of-range", "inputs"),
     ):
-        with pytest.raises(BadInput, match=word):
+        with refused(code, option):
             registry.build("selector", bad)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 from torch import Tensor, nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.select import select
 from neurotest.target import Target
 
@@ -60,25 +60,25 @@ def test_fewer_labels_than_neighbours() -> None:
 
 @pytest.mark.parametrize("labels", [None, {}])
 def test_labels_are_asked_for(labels: object) -> None:
-    with pytest.raises(BadInput, match="needs labels of some candidates: give --labels"):
+    with refused("missing", "labels"):
         select(target(), ArraySource(X), "neighbours", 3, labels=labels)
 
 
 @pytest.mark.parametrize(
-    ("labels", "match"),
+    ("labels", "refusal"),
     [
-        ({99: 0}, "not in the pool"),
-        ({"ab" * 8: 0}, "not in the pool"),
-        ({0: 7}, "label 7: the target has 2 classes"),
-        ({0: "cat"}, "no class"),
+        ({99: 0}, ("not-found", "inputs")),
+        ({"ab" * 8: 0}, ("not-found", "inputs")),
+        ({0: 7}, ("out-of-range", "label")),
+        ({0: "cat"}, ("unknown-name", "label")),
     ],
 )
-def test_bad_labels(labels: dict[int | str, int | str], match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+def test_bad_labels(labels: dict[int | str, int | str], refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         select(target(), ArraySource(X), "neighbours", 3, labels=labels)
 
 
 def test_contradicting_labels_of_equal_inputs() -> None:
     source = ArraySource(np.concatenate([X, X[:1]]))
-    with pytest.raises(BadInput, match="two labels, 1 and 0"):
+    with refused("conflict", "label"):
         select(target(), source, "neighbours", 3, labels={str(source.ids()[0]): 1, 8: 0})

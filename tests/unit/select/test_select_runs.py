@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 import neurotest
 from neurotest import zoo
@@ -46,7 +47,7 @@ def test_a_removed_training_set_does_not_stop_a_network_of_the_zoo(tmp_path: Pat
     monkeypatch.setattr(embedded, "packaged", lambda name: None)
     pool = ArraySource(np.zeros((5, 1, 28, 28), np.uint8))
     assert select("zoo:mnist-lenet1", pool, "deepgini", 2).in_training == ()
-    with pytest.raises(BadInput, match="zoo:mnist/train is not here"):
+    with refused("not-found", "data"):
         select("zoo:mnist-lenet1", pool, "deepgini", 2, train="zoo:mnist/train")
 
 
@@ -109,14 +110,14 @@ def test_a_place_that_cannot_be_written_to_is_told_before_the_work(tmp_path: Pat
     network.survey()
     network.module._seen = 0
     for place in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(BadInput, match="--out"):
+        with refused("not-a-folder", "out"):
             select(network, exact_pool(), "deepgini", 3, out=place)
     assert network.module._seen <= 16  # only the look at four inputs for each place, and two for equal answers
 
 
 def test_an_existing_run_is_refused(tmp_path: Path) -> None:
     select(target(), exact_pool(), "deepgini", 3, out=tmp_path / "run")
-    with pytest.raises(BadInput, match="holds a run already"):
+    with refused("exists", "run"):
         select(target(), exact_pool(), "deepgini", 3, out=tmp_path / "run")
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import nn
 
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource, Source
-from neurotest.errors import BadInput
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
 from neurotest.select.api import rank, select
@@ -206,30 +206,30 @@ def test_defaults_and_presets() -> None:
     assert registry.build("selector", "nss:preset=cosine").share == 1.0
     assert NSS(reference="remutate", n_mutants=4).partner == Partner("remutate", 4)
     assert NSS(reference="original", n_mutants=4).partner == Partner("original", 1)
-    with pytest.raises(BadInput, match="decided by select"):
+    with refused("unsupported", "reference"):
         _ = NSS().partner
 
 
 @pytest.mark.parametrize(
-    ("text", "match"),
+    ("text", "refusal"),
     [
-        ("nss:reference=clean", "reference='clean'"),
-        ("nss:k=0", "k=0"),
-        ("nss:k=1.5", "k=1.5"),
-        ("nss:k=ten", "k='ten'"),
-        ("nss:distance=l2", "distance='l2'"),
-        ("nss:identify=mean", "identify='mean'"),
-        ("nss:n_mutants=0", "n_mutants=0"),
-        ("nss:n_mutants=1.5", "n_mutants=1.5"),
-        ("nss:sample=0", "sample=0"),
-        ("nss:refrence=original", "no option 'refrence'. Did you mean reference"),
+        ("nss:reference=clean", ("wrong-type", "reference")),
+        ("nss:k=0", ("out-of-range", "k")),
+        ("nss:k=1.5", ("out-of-range", "k")),
+        ("nss:k=ten", ("wrong-type", "k")),
+        ("nss:distance=l2", ("wrong-type", "distance")),
+        ("nss:identify=mean", ("wrong-type", "identify")),
+        ("nss:n_mutants=0", ("out-of-range", "n_mutants")),
+        ("nss:n_mutants=1.5", ("wrong-type", "n_mutants")),
+        ("nss:sample=0", ("out-of-range", "sample")),
+        ("nss:refrence=original", ("unknown-option", "refrence")),
     ],
 )
-def test_bad_settings(text: str, match: str) -> None:
-    with pytest.raises(BadInput, match=match):
+def test_bad_settings(text: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         registry.build("selector", text)
 
 
 def test_bad_neuron_is_told_before_the_work() -> None:
-    with pytest.raises(BadInput, match="neuron='cell'"):
+    with refused("wrong-type", "neuron"):
         select(Target(NET, shape=(1, 6, 6)), pool(), "nss:layer=conv,neuron=cell", 5)

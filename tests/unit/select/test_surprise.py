@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 
 from neurotest.coverage import adequacy
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.select import compare, select
 from neurotest.select.surprise import steady
@@ -71,7 +71,7 @@ def test_a_class_training_never_had_comes_first_and_can_be_written_down() -> Non
 
 def test_one_class_alone_is_refused() -> None:
     train = TRAIN.take(np.flatnonzero(recorded(TRAIN).predicted == recorded(TRAIN).predicted[0])[:5])
-    with pytest.raises(BadInput, match="at least two predicted classes"):
+    with refused("too-few", "train"):
         select(target(), POOL, "dsa", 5, train=train)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 import neurotest
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.measure.answers import log_softmax
 from neurotest.report import write_report
 from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, Mistakes, evidence, label_mistakes, wrong_share
@@ -142,7 +142,7 @@ def test_a_run_with_its_page(planted: tuple[ArraySource, np.ndarray], tmp_path: 
 
 
 def test_data_without_labels_are_refused() -> None:
-    with pytest.raises(BadInput, match="has no labels"):
+    with refused("no-labels", "data"):
         neurotest.suspects("zoo:mnist-lenet1", neurotest.data("zoo:mnist/test[:20]").without_labels())
 
 

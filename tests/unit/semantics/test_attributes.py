@@ -7,10 +7,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from tests.unit.semantics import planted
 from torch import Tensor, nn
 
-from neurotest.errors import BadInput
 from neurotest.semantics.describe import attributes
 from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, Dissection, sentence
 from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
@@ -179,18 +179,22 @@ def test_phrases() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "word"),
-    [("attributes:probes=5", "probes=5"), ("attributes:measure=x", "measure='x'"), ("attributes:selective=2", "between 0 and 1")],
+    ("method", "refusal"),
+    [
+        ("attributes:probes=5", ("out-of-range", "probes")),
+        ("attributes:measure=x", ("wrong-type", "measure")),
+        ("attributes:selective=2", ("out-of-range", "selective")),
+    ],
 )
-def test_bad_settings(method: str, word: str) -> None:
-    with pytest.raises(BadInput, match=word):
+def test_bad_settings(method: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         describe(planted.target(planted.Oriented([0.0], [4.0], 1), (1, 32, 32)), None, method)
 
 
 def test_a_layer_without_maps_and_inputs_without_pixels() -> None:
     subject = planted.target(planted.Oriented([0.0], [4.0], 1), (1, 32, 32))
-    with pytest.raises(BadInput, match="no spatial maps"):
+    with refused("unsuitable", "measure"):
         describe(subject, None, "attributes:measure=maps", layers="fc", cache=False)
     flat = Target(nn.Linear(12, 3).eval(), shape=(12,))
-    with pytest.raises(BadInput, match="at least 8x8"):
+    with refused("unsuitable", "shape"):
         describe(flat, None, "attributes", cache=False)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
-from neurotest.errors import BadInput, Interrupted, Remark
+from neurotest.errors import Interrupted, Remark
 from neurotest.runs.store import Run
 from neurotest.semantics.describe import work
 from neurotest.semantics.describe.work import recorded
@@ -72,7 +73,7 @@ def test_a_resumed_run_is_what_it_would_have_been(tmp_path: Path, batches: int) 
     with Run.open(tmp_path / "run") as run, Run.open(tmp_path / "whole") as whole:
         assert run["summary"] == whole["summary"]
         assert run.inputs() == whole.inputs()
-    with pytest.raises(BadInput, match="is finished"):
+    with refused("finished"):
         resume(tmp_path / "run")
 
 
@@ -105,9 +106,9 @@ def test_a_snapshot_of_another_network_is_refused(tmp_path: Path) -> None:
 
 def test_settings_stay_those_of_the_run(tmp_path: Path) -> None:
     interrupted(tmp_path / "run", 3)
-    with pytest.raises(BadInput, match=r"k=7: .* was started with 4"):
+    with refused("changed", "k"):
         resume(tmp_path / "run", k=7)
-    with pytest.raises(BadInput, match="data are not those"):
+    with refused("changed", "data"):
         recorded(target(), source(20), None, None, resume=tmp_path / "run", cache=False)
-    with pytest.raises(BadInput, match="leave out --out"):
+    with refused("conflict", "out"):
         recorded(target(), source(), None, None, resume=tmp_path / "run", out=tmp_path / "other")

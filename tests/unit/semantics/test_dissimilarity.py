@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from neurotest import registry
-from neurotest.errors import BadInput
 from neurotest.semantics import encoders, wordnet
 from neurotest.semantics.descriptions import Description, Descriptions
 from neurotest.semantics.dissimilarity import Comparer, Comparison, Mode
@@ -177,7 +177,7 @@ def test_a_missing_wordnet_and_a_missing_package_are_told_and_replaced_only_when
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NEUROTEST_WORDNET", str(tmp_path))
-    with pytest.raises(BadInput, match="wordnet-base"):
+    with refused("not-installed", "wordnet"):
         comparer(encoder="wordnet")
     real = builtins.__import__
 
@@ -187,7 +187,7 @@ def test_a_missing_wordnet_and_a_missing_package_are_told_and_replaced_only_when
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(BadInput, match=r"neurotest\[explain\]"):
+    with refused("not-installed", "encoder"):
         comparer(encoder="minilm")
     one, other = paths([[0, 1]]), paths([[1, 1]])
     expected = comparer(encoder="lsa").similarity(one, other)
@@ -195,22 +195,22 @@ def test_a_missing_wordnet_and_a_missing_package_are_told_and_replaced_only_when
 
 
 def test_class_names_are_needed_for_labels_and_must_differ() -> None:
-    with pytest.raises(BadInput, match="--classes"):
+    with refused("missing", "classes"):
         Comparison(mode="with-label").start(layers(), bank(), None)
-    with pytest.raises(BadInput, match="twice"):
+    with refused("duplicate", "classes"):
         Comparison(mode="with-label").start(layers(), bank(), ("cat", "cat", "dog"))
     Comparison(mode="no-label").start(layers(), bank(), None)
 
 
 @pytest.mark.parametrize("bad", [{"mode": "labels"}, {"distance": "cosine"}, {"labels": 9}])
 def test_bad_settings_are_told(bad: dict[str, Any]) -> None:
-    with pytest.raises(BadInput, match=next(iter(bad))):
+    with refused("out-of-range", next(iter(bad))):
         Comparison(**bad)
 
 
 def test_an_encoder_that_gives_something_else_is_refused() -> None:
-    with pytest.raises(BadInput, match="one vector each"):
+    with refused("wrong-shape", "encoder"):
         comparer(encoder=lambda texts: np.zeros(3)).similarity(paths([[0, 0]]), paths([[1, 1]]))
-    with pytest.raises(BadInput, match="encoder"):
+    with refused("wrong-type", "encoder"):
         comparer(encoder=3)
     assert set(registry.entries("encoder")) >= {"minilm", "lsa", "tokens", "wordnet"}

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.refusals import refused
 from tests.unit.semantics.subjects import CLASSES, source, target
 
-from neurotest.errors import BadInput
 from neurotest.report import write_report
 from neurotest.semantics.describe.api import material, output_layer
 from neurotest.semantics.describe.profile import ClassProfile
@@ -74,12 +74,12 @@ def test_fewer_exemplars_and_too_many() -> None:
     by_k = by_exemplars(ClassProfile(), work, (1, 3, 5))
     assert {k: v.accuracy.value for k, v in by_k.items()} == {1: 1.0, 3: 1.0, 5: 1.0}
     assert fewer(work, 2).exemplars.top("fc")[0].shape == (4, 2)
-    with pytest.raises(BadInput, match="only 5 exemplars"):
+    with refused("out-of-range", "k"):
         by_exemplars(ClassProfile(), work, (9,))
 
 
 def test_names_must_tell_classes_apart() -> None:
-    with pytest.raises(BadInput, match="stands twice"):
+    with refused("duplicate", "classes"):
         output_units(table(*CLASSES), material(target(("a", "b", "b", "c")), source().without_labels()))
 
 
@@ -147,9 +147,9 @@ def test_rating_counts_yes_maybe_no_and_has_decoys(tmp_path: Path) -> None:
     assert rated.own[0] == pytest.approx(0.75)
     assert rated.decoys[0] == 0
     assert (rated.answers, rated.raters) == (32, 2)
-    with pytest.raises(BadInput, match="expected yes, maybe or no"):
+    with refused("out-of-range", "answer"):
         read_rating([rate(place / "rating.csv", own, good="perhaps", bad="no", out=tmp_path / "p.csv")], key)
-    with pytest.raises(BadInput, match="no row with a neuron's own description"):
+    with refused("empty", "answers"):
         read_rating([place / "rating.csv"], key)
-    with pytest.raises(BadInput, match="cannot read the key"):
+    with refused("unreadable", "key"):
         read_rating(files, tmp_path / "none.json")

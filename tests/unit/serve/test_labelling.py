@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from tests.unit.serve.subjects import HOLDER, OTHER, POOL, adaptive_run
 from tests.waiting import until
 
-from neurotest.errors import BadInput
 from neurotest.runs import schema
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.proposals import rounds_of
@@ -99,10 +99,10 @@ def test_two_holders_never_have_the_same_input(desk: Desk) -> None:
     one, other = desk.next(HOLDER), desk.next(OTHER)
     assert one != other
     assert desk.next(HOLDER) == one  # a reload shows it again
-    with pytest.raises(Taken, match="somebody else"):
+    with refused("busy", "position", kind=Taken):
         desk.labelling.label(OTHER, one, 1)
     desk.labelling.label(HOLDER, one, 1)
-    with pytest.raises(Taken, match="labelled meanwhile"):
+    with refused("exists", "label", kind=Taken):
         desk.labelling.label(HOLDER, one, 2)
 
 
@@ -115,7 +115,7 @@ def test_a_lease_that_is_not_renewed_ends(desk: Desk) -> None:
     desk.clock.now += 2 * LEASE
     third = "00000000aaaaaaaa"
     assert desk.next(third) == position
-    with pytest.raises(Taken, match="somebody else"):
+    with refused("busy", "position", kind=Taken):
         desk.labelling.label(HOLDER, position, 1)
 
 
@@ -150,7 +150,7 @@ def test_not_valid_and_cannot_tell_are_no_faults_and_are_told_apart(desk: Desk) 
     assert (progress["labels"], progress["judged"], progress["invalid"], progress["unclear"]) == (2, 0, 1, 1)
     rows = {row.position: row for row in desk.labelling.run.labels()}
     assert (rows[invalid].valid, rows[unclear].valid) == (0, 1)
-    with pytest.raises(BadInput, match="no class"):
+    with refused("conflict", "label"):
         desk.labelling.label(HOLDER, desk.next(), 1, valid=False)
 
 
@@ -160,7 +160,7 @@ def test_undo_takes_back_the_last_label_of_this_tab_only(desk: Desk) -> None:
     assert desk.labelling.undo(HOLDER)["undone"] == [mine]
     assert sorted(desk.labelling.labels) == [theirs]
     assert desk.next() == mine
-    with pytest.raises(Taken, match="nothing to take back"):
+    with refused("empty", "labels", kind=Taken):
         desk.labelling.undo(HOLDER)
     history = desk.labelling.run.label_history()
     assert [row.undoes for row in history] == [None, None, 1]
@@ -183,10 +183,12 @@ def test_faults_are_counted_against_the_prediction(desk: Desk) -> None:
     assert desk.labelling.guess(right)["predicted"] == int(desk.labelling.predicted[right])
 
 
-@pytest.mark.parametrize(("position", "label", "words"), [(10**6, 0, "never handed out"), (None, 4, "4 classes")])
-def test_bad_answers_are_sentences(desk: Desk, position: int | None, label: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("position", "label", "refusal"), [(10**6, 0, ("conflict", "position")), (None, 4, ("out-of-range", "label"))]
+)
+def test_bad_answers_are_sentences(desk: Desk, position: int | None, label: int, refusal: tuple[str, str]) -> None:
     shown = desk.next()
-    with pytest.raises(BadInput, match=words):
+    with refused(*refusal):
         desk.labelling.label(HOLDER, shown if position is None else position, label)
     assert not desk.labelling.labels
 
@@ -323,7 +325,7 @@ def test_a_pool_that_changed_is_refused(tmp_path: Path) -> None:
     begun = adaptive_run(tmp_path, fresh=True)
     np.savez(begun.parent / "pool.npz", x=np.zeros((POOL, 1, 8, 8), dtype=np.uint8))
     labelling = Labelling(begun)
-    with pytest.raises(BadInput, match="does not hold the inputs of this run"):
+    with refused("changed", "pool"):
         labelling.pictures.read(0)
     labelling.close()
 
@@ -343,12 +345,12 @@ def test_a_run_from_elsewhere_opens_no_pool_it_names(begun: Path, monkeypatch: p
 
 def test_other_runs_and_a_second_server_are_refused(begun: Path, tmp_path: Path) -> None:
     labelling = Labelling(begun)
-    with pytest.raises(BadInput, match="being written by another process"):
+    with refused("busy"):
         Labelling(begun)
     labelling.close()
     with Run.create(tmp_path / "other", "cover", {}):
         pass
-    with pytest.raises(BadInput, match="no adaptive selection"):
+    with refused("wrong-run"):
         Labelling(tmp_path / "other")
     with Run.open(tmp_path / "other", write=True):  # its lock was let go
         pass

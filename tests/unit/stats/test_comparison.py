@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.stats.comparison import a12, holm, magnitude, pearson, ranks, spearman, within
@@ -36,26 +37,26 @@ def test_where_one_name_ends_and_the_next_begins() -> None:
 
 def test_samples_that_cannot_be_compared() -> None:
     for values in ([], [[1.0]], [math.nan], [math.inf]):
-        with pytest.raises(BadInput, match=r"^left: .*at least 1 finite"):
+        with refused("wrong-shape", "left"):
             a12(values, [1.0])
-        with pytest.raises(BadInput, match=r"^right: .*at least 1 finite"):
+        with refused("wrong-shape", "right"):
             a12([1.0], values)
     assert a12([1.0], [1.0]) == 0.5
     for correlation in (pearson, spearman):
-        with pytest.raises(BadInput, match=r"^x: .*at least 2"):
+        with refused("wrong-shape", "x"):
             correlation([1.0], [1.0, 2.0])
-        with pytest.raises(BadInput, match=r"^y: .*at least 2"):
+        with refused("wrong-shape", "y"):
             correlation([1.0, 2.0], [1.0])
-        with pytest.raises(BadInput, match="2 values against 3"):
+        with refused("wrong-count", "values"):
             correlation([1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(BadInput, match=r"^x: .*at least 2"):
+    with refused("wrong-shape", "x"):
         within([1.0], [1.0, 2.0], [0, 0])
-    with pytest.raises(BadInput, match=r"^y: .*at least 2"):
+    with refused("wrong-shape", "y"):
         within([1.0, 2.0], [1.0], [0, 0])
     assert within([1.0, 2.0], [1.0, 3.0], [0, 0]) == pytest.approx(1)
     assert spearman([1.0, 2.0], [1.0, 3.0]) == pearson([1.0, 2.0], [1.0, 3.0]) == pytest.approx(1)
     assert pearson([0.0, 1.0, 2.0], [0.0, 1.0, 0.5]) == pytest.approx(0.5)  # a range of exactly 1 is no constant
-    with pytest.raises(BadInput, match="as many levels"):
+    with refused("wrong-count", "levels"):
         within([1.0, 2.0], [1.0, 2.0, 3.0], [0, 0])
 
 
@@ -78,7 +79,7 @@ def test_holm_by_hand() -> None:
     holm(p)
     assert p.tolist() == [0.01, 0.04]  # not changed
     for wrong in ([1.2], [-0.1], [0.5, 1.1], [[0.5]]):
-        with pytest.raises(BadInput, match="from 0 to 1"):
+        with refused("out-of-range", "p"):
             holm(wrong)
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import gaussian_kde
+from tests.refusals import refused
 
-from neurotest.errors import BadInput
 from neurotest.stats.densities import Gaussian, Kernels, ledoit_wolf
 from neurotest.stats.neighbours import Points, nearest_other, squared_distances
 
@@ -66,9 +66,9 @@ def test_a_singular_covariance_is_shrunk_or_refused() -> None:
     assert shrunk.shrunk
     assert np.isfinite(shrunk.squared_distance(points + 1)).all()
     assert np.isfinite(Gaussian(np.ones((4, 3))).squared_distance(np.zeros((1, 3)))).all()
-    with pytest.raises(BadInput, match="singular"):
+    with refused("unsuitable", "inverse"):
         Gaussian(points, "none")
-    with pytest.raises(BadInput, match="at least one point"):
+    with refused("wrong-shape", "points"):
         Kernels(np.empty((0, 3)))
 
 
@@ -163,7 +163,7 @@ def test_kernels_of_one_width_by_plain_loops(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3,), (1, 2, 3)])
 def test_no_points(shape: tuple[int, ...]) -> None:
     for density in (Gaussian, Kernels):
-        with pytest.raises(BadInput, match="at least one point"):
+        with refused("wrong-shape", "points"):
             density(np.empty(shape))
 
 
@@ -236,7 +236,7 @@ def test_two_points_and_one_alone() -> None:
     with np.errstate(all="raise"):
         assert Kernels(np.ones((1, 2)), "scott", "pinv").log_density(np.zeros((3, 2))).tolist() == [0, 0, 0]
         assert Kernels(np.ones((1, 2))).shrunk
-        with pytest.raises(BadInput, match="inverse='none': a covariance is singular"):
+        with refused("unsuitable", "inverse"):
             Kernels(np.ones((1, 2)), "scott", "none")
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.stats import faults as metric
@@ -266,19 +267,19 @@ def test_the_area_has_its_defaults() -> None:
 
 @pytest.mark.parametrize("m", [0, -1, 6, 1.5, True])
 def test_a_count_outside_the_order_is_refused(m: int) -> None:
-    with pytest.raises(BadInput, match="from 1 to 5"):
+    with refused("out-of-range", "m"):
         metric.fdr(ORDER, m)
 
 
 @pytest.mark.parametrize("faults", [[], [[True]], [0, 2], [0.5]])
 def test_faults_that_are_no_row_of_yes_and_no_are_refused(faults: list[object]) -> None:
-    with pytest.raises(BadInput, match="faults_in_order"):
+    with refused(("wrong-shape", "wrong-type"), "faults_in_order"):
         metric.apfd(faults)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("types", [[], [[1]], [0.5]])
 def test_types_that_are_no_row_of_numbers_are_refused(types: list[object]) -> None:
-    with pytest.raises(BadInput, match="types_in_order"):
+    with refused("wrong-shape", "types_in_order"):
         metric.ftcr_curve(types)  # type: ignore[arg-type]
 
 
@@ -289,9 +290,9 @@ def test_labels_that_are_no_classes_are_refused(true: list[object], pred: list[o
 
 
 def test_too_few_classes_are_refused() -> None:
-    with pytest.raises(BadInput, match="classes=3"):
+    with refused("out-of-range", "classes"):
         metric.fault_types([0], [3], classes=3)
-    with pytest.raises(BadInput, match="at least 4"):
+    with refused("out-of-range", "classes"):
         metric.fault_types([3], [0], classes=2)
 
 
@@ -303,18 +304,18 @@ NO_BUDGET = [
 
 @pytest.mark.parametrize("asked", NO_BUDGET)
 def test_a_budget_that_means_nothing_is_refused(asked: object) -> None:
-    with pytest.raises(BadInput, match=r"^budget="):
+    with refused(("syntax", "wrong-type", "out-of-range", "too-large"), "budget"):
         metric.budget(asked, 100)
 
 
 @pytest.mark.parametrize("asked", [1.0, "1.0"])
 def test_a_budget_of_one_point_zero_is_not_guessed(asked: object) -> None:
-    with pytest.raises(BadInput, match="Write 1 or 100%"):
+    with refused("ambiguous", "budget"):
         metric.budget(asked, 100)
 
 
 def test_a_budget_of_an_empty_pool_is_refused() -> None:
-    with pytest.raises(BadInput, match="empty"):
+    with refused("empty", "pool"):
         metric.budget("5%", 0)
 
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
+from tests.refusals import refused
 
-from neurotest.errors import BadInput
 from neurotest.stats.paired import mcnemar, paired_difference
 
 
@@ -51,5 +51,5 @@ def test_many_inputs() -> None:
 
 @pytest.mark.parametrize("counts", [(-1, 2, 5), (4, 4, 5)])
 def test_refusals(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(BadInput, match="expected counts"):
+    with refused("out-of-range", "fixed"):
         paired_difference(*counts)

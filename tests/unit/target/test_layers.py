@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.refusals import refused
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from neurotest.errors import BadInput
 from neurotest.target import Layer, Survey, Target
 from neurotest.target.survey import last_operator
 
@@ -76,7 +76,7 @@ def test_functional_activations_are_layers() -> None:
 
 
 def test_a_network_without_activations_says_which_preset_works() -> None:
-    with pytest.raises(BadInput, match=r"no module or function of this network gives such .*; use --layers pre_activation"):
+    with refused("empty", "layers", match=r"no module or function of this network gives such .*; use --layers pre_activation"):
         survey(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), 1, 2, 2).find("post_activation")
 
 
@@ -103,11 +103,11 @@ def test_globs() -> None:
 
 def test_a_glob_without_a_match_names_near_misses() -> None:
     surveyed = survey(Small(), 1, 4, 4)
-    with pytest.raises(BadInput, match=r"layers='conv1' matches no layer.*conv"):
+    with refused("unknown-name", "layers"):
         surveyed.find("conv1")
-    with pytest.raises(BadInput, match=r"pre_activation"):
+    with refused("unknown-name", "layers"):
         surveyed.find("preactivation")
-    with pytest.raises(BadInput, match=r"layers='fx\*'"):
+    with refused("unknown-name", "layers"):
         surveyed.find("fc1,fx*")
 
 
@@ -233,7 +233,7 @@ def test_features_of_a_module_that_flattens_maps_are_the_inputs_of_its_function(
 
 def test_features_of_a_network_without_dense_layers() -> None:
     module = nn.Sequential(nn.Conv2d(1, 3, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    with pytest.raises(BadInput, match="--layers GLOB"):
+    with refused("empty", "layers", match="--layers GLOB"):
         survey(module, 1, 4, 4).find("features")
 
 

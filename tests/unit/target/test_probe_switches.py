@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.refusals import refused
 from tests.unit.target.by_hand import ACT2, FIRST, ByHand, X, noise, record
 from torch import Tensor, nn
 
-from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 
 
@@ -74,7 +74,7 @@ def test_edit_keeps_the_other_outputs_of_a_module() -> None:
 
 @pytest.mark.parametrize("wants", [(), (Want(layers="first", inputs=True),)])
 def test_an_edit_that_could_change_nothing_is_refused(wants: tuple[Want, ...]) -> None:
-    with pytest.raises(BadInput, match="edit"):
+    with refused("missing", "edit"):
         Probe(Target(ByHand().eval(), shape=(2,)), *wants, edit=lambda layer, tensor: tensor)
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.refusals import refused
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -118,13 +119,13 @@ def test_the_fingerprint_knows_the_graph(tmp_path: Path, exported: Path) -> None
 
 def test_static_batch(tmp_path: Path, original: nn.Module) -> None:
     path = export(tmp_path / "static.pt2", original, dynamic=False)
-    with pytest.raises(BadInput, match=r"batches of exactly 4: export it again with a dynamic batch: torch\.export\.export"):
+    with refused("unsupported", "batch"):
         load(f"pt2:{path}")
 
 
 def test_exported_in_training_mode(tmp_path: Path) -> None:
     target = load(f"pt2:{export(tmp_path / 'training.pt2', Stranger())}")
-    with pytest.raises(BadInput, match="in training mode"):
+    with refused("unsuitable", "training"):
         target.survey()
 
 
@@ -273,7 +274,7 @@ def tampered(exported: Path, tmp_path: Path, change: Callable[[Members, Path], N
 @pytest.mark.parametrize("change", TAMPERED)
 def test_tampered_archives_are_refused_and_nothing_runs(exported: Path, tmp_path: Path, change: Any) -> None:
     path, mark = tampered(exported, tmp_path, change)
-    with pytest.raises(BadInput, match=r"is refused because .* could run code.*--trust-pickle"):
+    with refused("unsupported", "target"):
         load(f"pt2:{path}")
     assert not mark.exists()
 
@@ -320,7 +321,7 @@ def test_a_number_in_place_of_a_type(exported: Path, tmp_path: Path, name: str, 
         program["graph_module"]["graph"]["nodes"][:0] = [SIZE, {**node, "metadata": {}}]
 
     path, _ = tampered(exported, tmp_path, lambda members, _: graph(members, change))
-    with pytest.raises(BadInput, match=rf"is given {name}=.*, which is no "):
+    with refused("unsupported", "target"):
         load(f"pt2:{path}")
 
 
@@ -331,7 +332,7 @@ def test_overloads_for_what_is_no_tensor(exported: Path, tmp_path: Path) -> None
         program["graph_module"]["graph"]["nodes"].insert(0, {**node, "outputs": [], "metadata": {}})
 
     path, _ = tampered(exported, tmp_path, lambda members, _: graph(members, change))
-    with pytest.raises(BadInput, match="which is no Dict"):
+    with refused("unsupported", "target"):
         load(f"pt2:{path}")
 
 
@@ -340,7 +341,7 @@ def test_two_members_of_one_name(exported: Path, tmp_path: Path) -> None:
     path.write_bytes(exported.read_bytes())
     with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("stranger/data/sample_inputs/model.pt", b"")
-    with pytest.raises(BadInput, match="two members of one name"):
+    with refused("unsupported", "target"):
         load(f"pt2:{path}")
 
 
@@ -358,20 +359,20 @@ def test_what_is_not_needed_is_not_looked_at(exported: Path, tmp_path: Path, cha
 
 
 def test_other_bad_files(tmp_path: Path, exported: Path) -> None:
-    with pytest.raises(BadInput, match="no such file"):
+    with refused("not-found", "target"):
         load(f"pt2:{tmp_path / 'none.pt2'}")
     (tmp_path / "text.pt2").write_text("no archive")
-    with pytest.raises(BadInput, match="damaged, or no archive"):
+    with refused("damaged", "target"):
         load(f"pt2:{tmp_path / 'text.pt2'}")
     torch.save({"a": torch.ones(2)}, tmp_path / "state.pt2")
-    with pytest.raises(BadInput, match="unknown layout"):
+    with refused("unsupported", "target"):
         load(f"pt2:{tmp_path / 'state.pt2'}")
     content = exported.read_bytes()
     for length in (100, len(content) // 2, len(content) - 10):
         (tmp_path / "cut.pt2").write_bytes(content[:length])
-        with pytest.raises(BadInput, match=r"cut\.pt2"):
+        with refused("damaged", "target"):
             load(f"pt2:{tmp_path / 'cut.pt2'}")
-    with pytest.raises(BadInput, match=r"Did you mean pt2:model\.pt2"):
+    with refused("missing", "source"):
         load("model.pt2")
 
 
@@ -382,5 +383,5 @@ def test_two_inputs(tmp_path: Path) -> None:
 
     x = torch.rand(2, 3, 8, 8)
     torch.export.save(torch.export.export(Two(), (x, x), dynamic_shapes=({0: BATCH}, {0: BATCH})), tmp_path / "two.pt2")
-    with pytest.raises(BadInput, match="takes 2 inputs"):
+    with refused("unsupported", "inputs"):
         load(f"pt2:{tmp_path / 'two.pt2'}")

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import nn
 
 import neurotest
-from neurotest.errors import BadInput
 from neurotest.scan import remarks, rounding
 from neurotest.target import Probe, Target, Want, speed
 from neurotest.target.spec import TargetSpec
@@ -89,11 +89,11 @@ def test_both_are_stored_with_a_run(processor: None) -> None:
 
 def test_a_processor_without_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speed, "_has_bfloat16", lambda device: False)
-    with pytest.raises(BadInput, match=r"this processor \(cpu\) has no instructions for it"):
+    with refused("unsupported", "precision"):
         target(precision="bfloat16")
 
 
-@pytest.mark.parametrize(("options", "sentence"), [({"layout": "nhwc"}, "channels_last"), ({"precision": "int8"}, "bfloat16")])
-def test_other_words_are_refused(options: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(BadInput, match=f"expected {sentence}"):
+@pytest.mark.parametrize("options", [{"layout": "nhwc"}, {"precision": "int8"}])
+def test_other_words_are_refused(options: dict[str, Any]) -> None:
+    with refused("out-of-range", next(iter(options))):
         target(**options)

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from tests.refusals import refused
 
 from neurotest import files, zoo
 from neurotest.data import data
-from neurotest.errors import BadInput
 from neurotest.zoo import embedded
 
 pytestmark = pytest.mark.plain
@@ -146,7 +146,7 @@ def test_several_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_deleted_set_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))
-    with pytest.raises(BadInput, match=r"zoo:mnist/test is not here: .*neurotest-lab .* run `neurotest data get mnist`"):
+    with refused("not-found", "data"):
         data("zoo:mnist/test")
 
 
@@ -162,13 +162,13 @@ def test_damaged_files(tmp_path: Path) -> None:
     spoiled += [good[:n] + bytes([good[n] ^ 0x55]) + good[n + 1 :] for n in range(0, len(good), 31)]
     for number, content in enumerate(spoiled):
         (tmp_path / f"{number}.xz").write_bytes(content)
-        with pytest.raises(BadInput, match=f"{number}.xz is damaged.*install neurotest again"):
+        with refused("damaged", "embedded"):
             embedded.unpack(tmp_path / f"{number}.xz", 2)
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "message"), [("mnits", "test", "Did you mean mnist"), ("mnist", "tset", "Did you mean test")]
+    ("name", "split", "refusal"), [("mnits", "test", ("unknown-name", "data")), ("mnist", "tset", ("unknown-name", "split"))]
 )
-def test_unknown_names(name: str, split: str, message: str) -> None:
-    with pytest.raises(BadInput, match=message):
+def test_unknown_names(name: str, split: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         embedded.load(name, split)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from neurotest import zoo
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.train import subjects
 from neurotest.zoo import faulty
 from neurotest.zoo.faulty import Faulty, Patch, pollute, read
@@ -78,20 +78,20 @@ def test_recipes_follow_the_papers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "refusal"),
     [
-        (lambda: read("broken"), "no kind of faulty training"),
-        (lambda: read("polluted" + "1" * 5000), "no kind of faulty training"),
-        (lambda: Faulty(kind="polluted", share=0.0), "--pollute 0"),
-        (lambda: Faulty(kind="polluted", trigger="often"), "--trigger often"),  # type: ignore[arg-type]
-        (lambda: Faulty(kind="polluted", trigger="random", specific=True), "--specific"),
-        (lambda: zoo.find("mnist-lenet9+underfit"), "no network"),
-        (lambda: zoo.find("mnist-lenet5+polluted10-class7").load(), "no weights"),
+        (lambda: read("broken"), ("syntax", "faulty")),
+        (lambda: read("polluted" + "1" * 5000), ("syntax", "faulty")),
+        (lambda: Faulty(kind="polluted", share=0.0), ("out-of-range", "pollute")),
+        (lambda: Faulty(kind="polluted", trigger="often"), ("out-of-range", "trigger")),  # type: ignore[arg-type]
+        (lambda: Faulty(kind="polluted", trigger="random", specific=True), ("conflict", "specific")),
+        (lambda: zoo.find("mnist-lenet9+underfit"), ("unknown-name", "network")),
+        (lambda: zoo.find("mnist-lenet5+polluted10-class7").load(), ("not-found", "weights")),
     ],
 )
-def test_bad_input_is_said(make: object, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_input_is_said(make: object, refusal: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with pytest.raises(BadInput, match=message):
+    with refused(*refusal):
         make()  # type: ignore[operator]
 
 
@@ -113,7 +113,7 @@ def test_a_small_training_says_what_the_patch_does(
 
     with safe_open(path, framework="np") as file:
         assert json.loads(file.metadata()["about"]) == about
-    with pytest.raises(BadInput, match="--class 12"):
+    with refused("out-of-range", "class"):
         subjects.train_faulty(subject, Faulty(kind="polluted", label=12), tmp_path / "x.safetensors")
 
 

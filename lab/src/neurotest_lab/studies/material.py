@@ -65,7 +65,7 @@ def network(name: str) -> Target:
         counters = {key: value for key, value in module.state_dict().items() if key.endswith("num_batches_tracked")}
         module.load_state_dict({**counters, **renamed})
     except Exception as error:  # a damaged file may raise anything
-        raise BadInput("damaged", "checkpoint", f"{file} is no checkpoint of {name}: {error}") from error
+        raise BadInput("damaged", "checkpoint", f"{file} is not a checkpoint of {name}: {error}") from error
     return Target(module.eval(), shape=entry.shape, classes=entry.classes, spec=f"{name}, weights of {file.name}")
 
 

@@ -97,7 +97,7 @@ def _config(run: Run, name: str) -> Row:
     """What the run says of itself: which study it is, how large, with which settings."""
     config = run["config"]
     if run["command"] != "study" or not isinstance(config, dict) or config.get("study") not in registry.entries("study"):
-        raise BadInput("wrong-run", "", f"{run.path} is no run of a study. {near(name, registry.entries('study'))}")
+        raise BadInput("wrong-run", "study", f"{run.path} is not a run of a study. {near(name, registry.entries('study'))}")
     if name != config["study"]:
         raise BadInput("wrong-run", "", f"{run.path} is a run of the study {config['study']}, not of {name}.")
     return config

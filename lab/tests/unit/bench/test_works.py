@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.refusals import refused
 
 from neurotest import zoo
 from neurotest.data.spec import data
@@ -56,5 +57,5 @@ def test_machine_facts() -> None:
 
 
 def test_unknown_benchmark() -> None:
-    with pytest.raises(BadInput, match="Did you mean probe"):
+    with refused("unknown-name", "work"):
         bench.run("prob", None, repeats=1)

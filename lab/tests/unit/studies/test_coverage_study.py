@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest import zoo
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.report import write_report
 from neurotest.scan import predictions
 from neurotest_lab.studies.coverage import cells, correlations, published, study, xplore
@@ -80,8 +81,17 @@ def test_a_file_of_suites(tmp_path: Path) -> None:
     assert "cells_within_0.05" in write_report(tmp_path / "run").read_text()
 
 
-@pytest.mark.parametrize("what", ["absent", "empty", "columns", "number", "binary"])
-def test_a_file_that_is_something_else(tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [
+        ("absent", "unreadable"),
+        ("empty", "too-few"),
+        ("columns", "unknown-option"),
+        ("number", "wrong-type"),
+        ("binary", "syntax"),
+    ],
+)
+def test_a_file_that_is_something_else(tmp_path: Path, what: str, code: str) -> None:
     path = tmp_path / "s.csv"
     if what == "columns":
         path.write_text("a,b\n1,2\n")
@@ -91,13 +101,13 @@ def test_a_file_that_is_something_else(tmp_path: Path, what: str) -> None:
         path.write_bytes(bytes(range(256)))
     elif what == "empty":
         written(path, [])
-    with pytest.raises(BadInput, match="--from-csv"):
+    with refused(code, "columns" if what == "columns" else "from_csv"):
         run_study("coverage", options={"from_csv": str(path)}, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_study_without_that_option(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="has no --from-csv"):
+    with refused("unknown-option", "from_csv"):
         run_study("nss", options={"from_csv": "x"}, out=tmp_path / "run")
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.refusals import refused
 
 from neurotest import zoo
 from neurotest.data.source import Source
-from neurotest.errors import BadInput
 from neurotest.generate.gradient.toolbox import installed
 from neurotest_lab.studies.fuzzing import cells as fuzzing_cells
 from neurotest_lab.studies.illumination import cells, suites
@@ -76,7 +76,7 @@ def test_a_cell_stays_within_its_budget(generator: str, monkeypatch: pytest.Monk
 
 def test_what_is_not_installed_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "art.attacks.evasion", None)
-    with pytest.raises(BadInput, match=r"pip install 'neurotest\[attacks\]'"):
+    with refused("not-installed", "jsma"):
         cells.judged("fashion-lenet1", 0, "jsma", 150)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 
 from neurotest import zoo
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.zoo.architectures import Pixels, ResNet
 from neurotest_lab.studies import material
 from neurotest_lab.studies.coverage.study import BORROWED, CoverageStudy, here
@@ -52,7 +52,7 @@ def test_somebody_elses_weights_become_ours(tmp_path: Path, monkeypatch: pytest.
     done = {f"suite/{BORROWED}/0/pgd/0.1/none/0": {}}
     assert file.name in dict(CoverageStudy().left_out("quick", done))["ResNet56, trained by us"]
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(BadInput, match=f"no checkpoint of {BORROWED}"):
+    with refused("damaged", "checkpoint"):
         material.network(BORROWED)
 
 
@@ -64,7 +64,7 @@ def test_photographs_are_used_where_they_are_and_said(tmp_path: Path, monkeypatc
     name = "photographs of ImageNet's classes"
     monkeypatch.delenv("NEUROTEST_MATERIAL", raising=False)
     assert "NEUROTEST_MATERIAL" in dict(study.left_out("quick", {}))[name]
-    with pytest.raises(BadInput, match="no photographs here"):
+    with refused("not-found", "data"):
         material.photographs()
     folder = tmp_path / "data" / material.PHOTOGRAPHS
     folder.mkdir(parents=True)

@@ -115,7 +115,7 @@ class DeepXplore(Method):
             raise BadInput(
                 "unsuitable",
                 "light",
-                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001.",
+                "constraint='light' moves all samples of a clip alike, which nobody hears: use deepxplore:free,step=0.001.",
             )
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:

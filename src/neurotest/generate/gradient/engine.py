@@ -19,8 +19,8 @@ from neurotest.target import Probe, Target
 from neurotest.target.outputs import Bins
 
 ZERO_GRADIENT = (
-    "every gradient of the target towards its input is zero: it rounds, thresholds or detaches somewhere (or saturates), "
-    "so gradient attacks are blind here; use `neurotest fuzz`, or attack the network without that step."
+    "every gradient of the target towards its input is zero: it rounds, thresholds or detaches somewhere (or saturates). "
+    "Gradient attacks are blind here: use `neurotest fuzz`, or attack the network without that step."
 )
 NOT_FINITE = "a gradient of the target towards its input is not finite (NaN or infinity): gradient attacks cannot be used on it."
 ENOUGH = 20  # inputs after which a network whose gradient is zero at all of them is refused

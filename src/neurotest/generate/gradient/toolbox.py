@@ -83,7 +83,7 @@ class _Toolbox(Attack):
             raise BadInput(
                 "unsuitable",
                 "outputs",
-                f"{self.name} needs classes, and the target predicts a quantity: use pgd, bim, fgsm or cw.",
+                f"{self.name} needs classes, and the target predicts a regression value: use pgd, bim, fgsm or cw.",
             )
         estimators, evasion = _modules(self.name)
         engine.gradient(seed, y, first=True)  # one of our own, so that a target with zero gradients is refused

@@ -142,6 +142,6 @@ class Illuminate(Settings):
             raise BadInput(
                 "unsuitable",
                 "changes",
-                f"changes={self.changes!r}: inputs of shape {shape} are no images of 8 x 8 or more; use noise.",
+                f"changes={self.changes!r}: inputs of shape {shape} are not images of 8 x 8 or more; use noise.",
             )
         return chosen

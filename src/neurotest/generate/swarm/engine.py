@@ -225,7 +225,7 @@ class Swarm:
             raise BadInput(
                 "unsuitable",
                 "moves",
-                f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.",
+                f"moves={self.settings.moves!r}: it needs audio (16-bit samples) and norm=snr or l2; use tiles.",
             )
         return sound and self.ball.round
 

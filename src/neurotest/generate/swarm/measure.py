@@ -17,8 +17,8 @@ from neurotest.mutate.space import from_unit
 from neurotest.target import Probe, Profile, Target, Want
 
 CONSTANT = (
-    "the target gives every seed and random changes of it exactly the same logits, so its loss does not change in this ball: "
-    "check that its layers are alive (`neurotest doctor TARGET DATA`), or take a larger --radius."
+    "the target gives every seed and random changes of it exactly the same logits, so its loss does not change in this ball. "
+    "Check that its layers are alive (`neurotest doctor TARGET DATA`), or take a larger --radius."
 )
 
 

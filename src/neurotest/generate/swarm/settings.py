@@ -55,7 +55,7 @@ class Settings(Movement):
             raise BadInput(
                 "unsuitable",
                 "norm",
-                f"norm=snr: decibels are for sound (samples,) or (1, samples), not for inputs of shape {shape}.",
+                f"norm=snr: decibels are for audio (samples,) or (1, samples), not for inputs of shape {shape}.",
             )
         if self.norm == "l2" and self.radius > longest:
             raise BadInput(

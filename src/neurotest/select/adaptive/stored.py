@@ -164,5 +164,5 @@ def facts_of(run: Run) -> tuple[Facts, np.ndarray | None]:
     fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
     fitting = fitting and (facts.classes is None) == (facts.embedding is None) and _usable(facts, head)
     if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
-        raise BadInput("damaged", "scan", f"{file} does not fit the inputs of the run: the run is damaged.")
+        raise BadInput("damaged", "rows", f"{file} does not fit the inputs of the run: the run is damaged.")
     return facts, head

@@ -65,7 +65,7 @@ def prepare(target: AnyTarget, data: AnyData | None, method: Any, layers: Layers
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
         raise BadInput(
-            "wrong-type", "method", f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer."
+            "wrong-type", "method", f"{method!r} is not a describer: give a name of `neurotest list describer` or a Describer."
         )
     loaded = open_target(target)
     own = getattr(describer, "own_layers", None)

@@ -198,7 +198,7 @@ def annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Se
     summaries: dict[tuple[str, int], list[str]] = {}
     for line, row in enumerate(read_rows(root / "annotations.csv", ("layer", "unit", "summary")), start=2):
         if not row["unit"].strip().isdecimal():
-            raise BadInput("wrong-type", "unit", f"{root}/annotations.csv, line {line}: unit {row['unit']!r} is no number.")
+            raise BadInput("wrong-type", "unit", f"{root}/annotations.csv, line {line}: unit {row['unit']!r} is not a number.")
         summaries.setdefault((row["layer"], int(row["unit"])), []).append(row["summary"])
     for layer in dict.fromkeys(layer for layer, _ in summaries):
         images, masks = (_array(root / layer / f"{name}.npy") for name in ("images", "masks"))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 
 from neurotest import registry
-from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalState, GoalSubject, Outcomes, numbered
 
 pytestmark = pytest.mark.plain
@@ -77,19 +77,19 @@ def test_aims_are_by_name_number_and_star() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "refusal"),
     [
-        ("aim(at='stop sign')", "write 'TRUE -> PREDICTED'"),
-        ("aim(at='-> dog')", "write 'TRUE -> PREDICTED'"),
-        ("aim(at='lorry -> *')", "no class is called 'lorry'; there are cat, stop sign, dog"),
-        ("again", "needs a campaign"),
-        ("again(run='nowhere')", "nowhere"),
-        ("neuron:0", "top=0"),
-        ("family:-1", "weight=-1"),
+        ("aim(at='stop sign')", ("syntax", "aim")),
+        ("aim(at='-> dog')", ("syntax", "aim")),
+        ("aim(at='lorry -> *')", ("unknown-name", "aim")),
+        ("again", ("missing", "run")),
+        ("again(run='nowhere')", ("wrong-run", "run")),
+        ("neuron:0", ("out-of-range", "top")),
+        ("family:-1", ("out-of-range", "weight")),
     ],
 )
-def test_bad_goals(text: str, says: str) -> None:
-    with pytest.raises(BadInput, match=says.replace("(", r"\(")):
+def test_bad_goals(text: str, refusal: tuple[str, str]) -> None:
+    with refused(*refusal):
         start(text)
 
 

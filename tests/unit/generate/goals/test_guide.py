@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from tests.unit.generate.subjects import fuzzer, images, outputs
 from torch import Tensor, nn
 
 from neurotest import registry
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.goals import Goals
 from neurotest.generate.fuzz.goals.state import TOP, GoalsState
@@ -167,26 +167,26 @@ def test_it_ends_when_little_new_is_expected() -> None:
 
 
 def test_only_a_guide_that_expects_something_can_run_dry() -> None:
-    with pytest.raises(BadInput, match="until_dry: this guide does not say what it expects"):
+    with refused("unsuitable", "until_dry"):
         fuzzer("nlc", Budget(until_dry=3))
-    with pytest.raises(BadInput, match="until_dry=0"):
+    with refused("out-of-range", "until_dry"):
         Budget(until_dry=0)
 
 
 @pytest.mark.parametrize(
-    ("options", "says"),
+    ("options", "code", "argument"),
     [
-        ({"goals": ()}, "name at least one"),
-        ({"goals": "speed"}, "unknown goal 'speed'"),
-        ({"features": "edges"}, "features='edges'"),
-        ({"first_batch": 0}, "first_batch=0"),
-        ({"batch": 0}, "batch=0"),
-        ({"explore": 2}, "explore=2"),
-        ({"parents": 0}, "parents=0"),
+        ({"goals": ()}, "missing", "goals"),
+        ({"goals": "speed"}, "unknown-name", "goal"),
+        ({"features": "edges"}, "out-of-range", "features"),
+        ({"first_batch": 0}, "out-of-range", "first_batch"),
+        ({"batch": 0}, "out-of-range", "batch"),
+        ({"explore": 2}, "out-of-range", "explore"),
+        ({"parents": 0}, "out-of-range", "parents"),
     ],
 )
-def test_bad_settings(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(BadInput, match=says):
+def test_bad_settings(options: dict[str, Any], code: str, argument: str) -> None:
+    with refused(code, argument):
         Goals(**options)
 
 

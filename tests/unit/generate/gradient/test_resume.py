@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refused
 from torch import nn
 
 from neurotest.data.source import ArraySource
-from neurotest.errors import BadInput, Interrupted
+from neurotest.errors import Interrupted
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.jobs.parts import FOLDER
 from neurotest.runs.store import Run
@@ -59,14 +60,14 @@ def test_it_goes_on_as_if_nothing_had_happened(tmp_path: Path, method: str) -> N
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(out=tmp_path / "part", progress=stop)
-    with pytest.raises(BadInput, match="not those"):
+    with refused("changed", "seeds"):
         attack(target(), seeds(19), resume=tmp_path / "part")
-    with pytest.raises(BadInput, match="not the one"):
+    with refused("changed", "target"):
         attack(target(4), seeds(), resume=tmp_path / "part")
     attack(target(), seeds(), resume=tmp_path / "part")
-    with pytest.raises(BadInput, match="is finished"):
+    with refused("finished"):
         attack(target(), seeds(), resume=tmp_path / "part")
-    with pytest.raises(BadInput, match="needs a target"):
+    with refused("missing", "target"):
         attack(target())
 
 
@@ -75,6 +76,6 @@ def test_a_run_that_fails_at_once_leaves_nothing(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return torch.stack([(x * 0).flatten(1).sum(1).sqrt(), x.flatten(1).sum(1)], 1)
 
-    with pytest.raises(BadInput, match="not finite"):
+    with refused("not-finite", "gradient"):
         attack(Target(Broken().eval(), shape=(1, 6, 6)), seeds(), out=tmp_path / "part")
     assert not (tmp_path / "part").exists()

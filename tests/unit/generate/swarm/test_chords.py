@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tests.refusals import refused
 from torch import Tensor, nn
 
 import neurotest
 from neurotest import registry, rng
-from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem
 from neurotest.generate.swarm.chords import LOUD, MOST, SHARES, STEPS, Chords, Reach, _groups
 from neurotest.generate.swarm.lattice import surrounded
@@ -138,8 +138,8 @@ def test_chords_find_what_single_tones_do_not() -> None:
 
 
 def test_chords_need_a_map_and_sound() -> None:
-    with pytest.raises(BadInput, match=r"chords.*sound"):
+    with refused("unsuitable", "moves"):
         neurotest.swarm("zoo:mnist-lenet1", "zoo:mnist/test[:2]", moves="chords", evaluations=100, out=False)
-    with pytest.raises(BadInput, match=r"map of bands and times; use tones"):
+    with refused("conflict", "moves"):
         neurotest.swarm("zoo:spoken-melnet", "zoo:spoken-digits/test[:2]", "margin", moves="chords", norm="snr", radius=30.0,
                         evaluations=100, out=False)  # fmt: skip

@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.refusals import refused
 from torch import nn
 
 from neurotest import registry, rng
-from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem, Settings, Swarm
 from neurotest.generate.swarm.excitability import ByWeights
 from neurotest.generate.swarm.lattice import SHARES, STEPS, Footprint, Lattice, Slope
@@ -62,7 +62,7 @@ def test_without_a_map_there_is_none() -> None:
     on = measure(dense)
     with on:
         assert Footprint.of(on) is None
-    with pytest.raises(BadInput, match="moves='lattice'"):
+    with refused("conflict", "moves"):
         Swarm(on, Settings(moves="lattice")).run()
     assert len(Swarm(measure(dense), Settings(evaluations=40)).run().best) == 4  # auto: tiles
 

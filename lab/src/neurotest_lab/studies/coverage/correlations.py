@@ -63,9 +63,9 @@ def read_csv(path: str | Path) -> list[Suite]:
                 )
             rows = [_suite(row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput("unreadable", "from_csv", f"--from-csv {path}: not a CSV file ({error}).") from error
+        raise BadInput("syntax", "from_csv", f"--from-csv {path}: not a CSV file ({error}).") from error
     except (TypeError, ValueError) as error:
-        raise BadInput("wrong-type", "from_csv", f"--from-csv {path}: a value is no number ({error}).") from error
+        raise BadInput("wrong-type", "from_csv", f"--from-csv {path}: a value is not a number ({error}).") from error
     except OSError as error:
         raise BadInput("unreadable", "from_csv", f"--from-csv {path} cannot be read: {error.strerror}.") from error
     if len(rows) < LEAST:

@@ -59,7 +59,7 @@ class Goals(Guide):
             raise BadInput("missing", "goals", "goals=(): name at least one (`neurotest list goal`), for example family.")
         for goal in self.goals:
             if not isinstance(registry.build("goal", goal), Goal):
-                raise BadInput("wrong-type", "goals", f"goals: {goal!r} is no goal (`neurotest list goal`).")
+                raise BadInput("wrong-type", "goal", f"goals: {goal!r} is not a goal (`neurotest list goal`).")
         one_of("features", self.features, ("neurons", "pixels", "logits"))
         integer("first_batch", self.first_batch, 1, "64 by default")
         integer("batch", self.batch, 1, "256 by default")
