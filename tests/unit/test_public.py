@@ -10,7 +10,7 @@ import pytest
 from tests.refusals import refused
 
 import neurotest
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.semantics.guidance import Guidance, GuidanceOptions
 
@@ -77,3 +77,8 @@ def test_an_automatic_batch_is_none_at_all() -> None:
     assert [work(), work(batch="auto"), work(batch=7)] == [250, 250, 7]  # type: ignore[arg-type]
     with refused("out-of-range", "batch"):
         work(batch="many")  # type: ignore[arg-type]
+
+
+def test_a_former_name_works_with_a_note() -> None:
+    with pytest.warns(Remark, match="neurotest.Description is now neurotest.NeuronDescription"):
+        assert neurotest.Description is neurotest.NeuronDescription

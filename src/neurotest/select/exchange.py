@@ -41,6 +41,10 @@ FACTS = "adaptive.npz"  # the scan
 own(r"adaptive\.npz")
 # The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
 ROUNDS = "adaptive rounds"
+FORMATS = ("csv", "folder", "label-studio")
+COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
+FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
+STEM = 60  # characters of a file's name that an exported image keeps
 
 
 def rounds_of(run: Run) -> list[Entry]:
@@ -58,12 +62,6 @@ def rounds_of(run: Run) -> list[Entry]:
     if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
         raise BadInput("damaged", "rounds", f"{run.path}: its rounds cannot be read; the run is damaged.")
     return rounds
-
-
-FORMATS = ("csv", "folder", "label-studio")
-COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
-FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
-STEM = 60  # characters of a file's name that an exported image keeps
 
 
 @dataclass(frozen=True)

@@ -104,15 +104,12 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
         raise BadInput("out-of-range", "outputs", f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if outputs != "regression":
         if span is not None or bins is not None or tolerance is not None:
-            message = (
-                f"span, bins and tolerance describe a regression value, but outputs={outputs!r}: leave them out, or pass "
-                "--outputs regression."
-            )
+            message = f"span, bins and tolerance do not go with outputs={outputs!r}: leave them out or pass --outputs regression."
             raise BadInput("conflict", "span", message)
         return None
     if span is None:
         message = (
-            "outputs='regression' needs the range of the regression value, which is cut into bins: pass --span LOW HIGH, for "
+            "outputs='regression' needs the range of the value, which is cut into bins: pass --span LOW HIGH, for "
             "example --span -0.4 0.4 for a steering angle."
         )
         raise BadInput("missing", "span", message)
@@ -141,8 +138,7 @@ def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
     except ValueError:
         value = float("nan")
     if isinstance(text, bool) or not (0 < value < float("inf")):
-        allowed = "a number above 0 in the unit of the regression value, or a share of its span like 5%"
-        message = f"{name}={shown(text)}: expected {allowed}."
+        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the value, or a share of its span like 5%."
         raise BadInput("out-of-range", name, message)
     return value
 
@@ -187,8 +183,8 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
 def _regression_value(out: Tensor) -> Tensor:
     if out.shape[1] != 1:
         message = (
-            f"outputs='regression' means one regression value per input, but the network returns {out.shape[1]}: test one at "
-            "a time, wrapped in a module that returns (n, 1)."
+            f"outputs='regression' means one value per input, but the network returns {out.shape[1]}: test one at a time, "
+            "wrapped in a module that returns (n, 1)."
         )
         raise BadInput("wrong-count", "outputs", message)
     return out[:, 0]
@@ -225,7 +221,7 @@ def check_values(raw: Tensor, outputs: str) -> None:
         raise BadInput("conflict", "outputs", message)
     if outputs == "sigmoid" and not in_unit:
         message = "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
-        raise BadInput("conflict", "logits", message)
+        raise BadInput("conflict", "outputs", message)
 
 
 def check_end(run: Callable[[], Any], width: int) -> None:

@@ -34,11 +34,9 @@ def train_subject(
     train_set, test_set = _splits(subject, embedded=False)
     checkpoint = cache_dir() / "zoo" / f"{name}.checkpoint"
     training = Training(_initialised(subject, subject.recipe.seed), subject.recipe, checkpoint=checkpoint, device=device)
-    module = training.run(train_set, report).cpu()
-    stored = _stored(module, subject.recipe.stored)
-    module.load_state_dict(stored)  # as it will be when read back: what is judged is what is stored
+    module = _rounded(training.run(train_set, report).cpu(), subject.recipe.stored)
     about = {"name": name, **_quality(module, train_set, test_set), **training.about()}
-    return _write(place, stored, about, checkpoint)
+    return _write(place, _stored(module, subject.recipe.stored), about, checkpoint)
 
 
 def train_faulty(
@@ -149,3 +147,9 @@ def _stored(module: nn.Module, kind: str) -> dict[str, Tensor]:
     """The state in the number format of the weights file; counters and the like stay as they are."""
     dtype = getattr(torch, kind)
     return {key: value.to(dtype) if value.is_floating_point() else value for key, value in module.state_dict().items()}
+
+
+def _rounded(module: nn.Module, kind: str) -> nn.Module:
+    """The network as it will be when read back: what is judged is what is stored."""
+    module.load_state_dict(_stored(module, kind))
+    return module
