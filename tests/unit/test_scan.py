@@ -93,7 +93,7 @@ def test_batches_cover_the_source_in_the_order_asked_for() -> None:
 
 
 def test_a_batch_of_large_inputs_comes_in_parts_that_end_where_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurotest.scan.INPUTS", 4 * 16 * 3)  # bytes of three inputs
+    monkeypatch.setattr("neurotest.scan.BATCH_BYTES", 4 * 16 * 3)  # bytes of three inputs
     network, data = target(), source()
     parts = list(batches(network, data, batch=7))
     assert [len(p.index) for p in parts] == [3, 3, 1] * 3 + [3, 1]
