@@ -17,6 +17,7 @@ from neurotest import files
 from neurotest.data.labels import (
     EXPORTED,
     INVALID_WORDS,
+    LARGEST_TABLE,
     UNCLEAR_WORDS,
     Inputs,
     Key,
