@@ -140,7 +140,7 @@ def command(
     reports: bool = True,
     numbers: Sequence[str] = (),
     unless: tuple[str, ...] = (),
-) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
     """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
 
     on: whether it loads a target, works on the target of a run, or neither. reports: False if it returns nothing.
@@ -148,7 +148,7 @@ def command(
     unless: options that make another result of it.
     """
 
-    def decorate(function: Callable[..., Result]) -> Callable[..., None]:
+    def decorate(function: Callable[..., Result | None]) -> Callable[..., None]:
         run = _takes(settings, function)
         if reports:
             if numbers:

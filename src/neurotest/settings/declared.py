@@ -117,7 +117,7 @@ class Integer(Kind):
         try:
             return int(typed) if isinstance(typed, str) else typed
         except ValueError:
-            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected an integer.") from None
+            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected {self.expected}.") from None
 
     def fits(self, value: Any) -> bool:
         return type(value) is int and abs(value) < LARGEST
