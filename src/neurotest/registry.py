@@ -306,7 +306,7 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
     return entry.make(**{name: checks.option(name, hints.get(name, Any), value) for name, value in options.items()})
 
 
-def entry_of(method: Any) -> Entry:
+def _entry_of(method: Any) -> Entry:
     """The entry whose class an object is of."""
     for entries_of_kind in _entries.values():
         for entry in entries_of_kind.values():
@@ -321,7 +321,7 @@ def text(method: Any) -> str:
     >>> text(build("criterion", "kmnc:10"))
     'kmnc(sections=10)'
     """
-    entry = entry_of(method)
+    entry = _entry_of(method)
     options = {option: getattr(method, option) for option, field in entry.options.items() if not _is_default(method, field)}
     written = [f"{option}={_written(entry, option, value)}" for option, value in options.items()]
     return f"{entry.name}({', '.join(written)})" if written else entry.name
@@ -335,7 +335,7 @@ def _is_default(method: Any, field: dataclasses.Field[Any]) -> bool:
 
 def _written(entry: Entry, option: str, value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = entry_of(value)
+        inner = _entry_of(value)
         return f"{inner.kind}/{inner.name}({text(value).partition('(')[2].removesuffix(')')})"
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w.*-]*", value) and _read(entry, option, value) == value:
         return value

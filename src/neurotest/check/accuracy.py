@@ -20,10 +20,10 @@ DRAWS = 500
 Floats = NDArray[np.float64]
 
 
-def calibration_error(confidence: Floats, right: NDArray[np.bool_], bins: int) -> float:
+def _calibration_error(confidence: Floats, right: NDArray[np.bool_], bins: int) -> float:
     """Expected calibration error: how far confidence and accuracy are apart, in bins of as many inputs each, on average.
 
-    >>> round(calibration_error(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, True, False, True]), 2), 3)
+    >>> round(_calibration_error(np.array([0.9, 0.9, 0.6, 0.6]), np.array([True, True, False, True]), 2), 3)
     0.1
     """
     order = np.argsort(confidence, kind="stable")
@@ -31,14 +31,14 @@ def calibration_error(confidence: Floats, right: NDArray[np.bool_], bins: int) -
     return float(sum(len(part) * abs(float(confidence[part].mean()) - float(right[part].mean())) for part in parts) / len(order))
 
 
-def calibration_interval(confidence: Floats, right: NDArray[np.bool_], bins: int, seed: int) -> Interval:
+def _calibration_interval(confidence: Floats, right: NDArray[np.bool_], bins: int, seed: int) -> Interval:
     """With a bootstrap interval, less what a perfectly calibrated network of this size would show by chance."""
     random = rng.stream("check.calibration", seed)
     n = len(right)
-    value = calibration_error(confidence, right, bins)
-    chance = float(np.mean([calibration_error(confidence, random.random(n) < confidence, bins) for _ in range(DRAWS // 5)]))
+    value = _calibration_error(confidence, right, bins)
+    chance = float(np.mean([_calibration_error(confidence, random.random(n) < confidence, bins) for _ in range(DRAWS // 5)]))
     drawn = [random.integers(0, n, n) for _ in range(DRAWS)]
-    errors = np.array([calibration_error(confidence[rows], right[rows], bins) for rows in drawn])
+    errors = np.array([_calibration_error(confidence[rows], right[rows], bins) for rows in drawn])
     shift = float(errors.mean()) - value  # resampling adds noise of its own: taken off again
     low, high = np.quantile(errors, [0.025, 0.975]) - shift - chance
     return Interval(max(0.0, value - chance), max(0.0, float(low)), max(0.0, float(high)))
@@ -68,7 +68,7 @@ class Accuracy(Examination):
         right, labels, said = ~subject.wrong, subject.labels, subject.said
         accuracy = wilson(int(right.sum()), len(right))
         chance = float(np.bincount(labels).max()) / len(labels)
-        error = calibration_interval(said.confidence, right, self.bins, subject.seed)
+        error = _calibration_interval(said.confidence, right, self.bins, subject.seed)
         sureness = float(said.confidence.mean())
         evidence = (
             share("accuracy", accuracy), ("always the most frequent class", chance, None),

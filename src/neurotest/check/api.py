@@ -95,7 +95,7 @@ def read_time(text: float | str) -> float:
     return seconds
 
 
-def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:
+def _examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:
     """Those that are wanted, in their order."""
     known = {name: entry.make() for name, entry in registry.entries("examination").items()}
     for name in [*(only or ()), *(skip or ())]:
@@ -110,7 +110,7 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
 def takes_all_of(time: float | str, only: Sequence[str] | None, skip: Sequence[str] | None) -> float | None:
     """Seconds until these examinations end, if one of them goes on until the time is over."""
     seconds = read_time(time)
-    return KEPT * seconds if any(one.fills for one in examinations(only, skip)) else None
+    return KEPT * seconds if any(one.fills for one in _examinations(only, skip)) else None
 
 
 @dataclass(eq=False)
@@ -130,14 +130,14 @@ class _Check(Job[CheckResult]):
         cls, target: Target, data: AnyData, train: AnyData | None, settings: dict[str, Any], inputs: int | None = None
     ) -> _Check:
         """inputs: how many are looked at, where a run knows that already."""
-        chosen = examinations(settings["only"], settings["skip"])
+        chosen = _examinations(settings["only"], settings["skip"])
         source = open_data(target, data, limit=settings["limit"])
         training = None if train is None else open_data(target, train)
         pace = measured_pace(target, source, settings["batch"])
         fitting = inputs or inputs_in_time(pace, settings["time"])
         spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
         part = source if len(spread) == len(source) else source.take(spread)
-        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source), pace, spread)
+        subject = Subject(target, part, training, settings["seed"], settings["batch"], _words(target, source), pace, spread)
         return cls(subject, settings, chosen, len(source), training, source)
 
     def config(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class _Check(Job[CheckResult]):
         return f"{len(Parts(run))} of {len(self.chosen)} examinations" if len(Parts(run)) else ""
 
     def work(self, run: Run | None, progress: Progress | None) -> CheckResult:
-        self.subject.words = words(self.subject.target, self.data, run)
+        self.subject.words = _words(self.subject.target, self.data, run)
         names = {one.name for one in self.done}
         left = [one for one in self.chosen if one.name not in names]
         spent = sum(one.seconds for one in self.done)
@@ -214,6 +214,6 @@ class _Check(Job[CheckResult]):
                 run.save_input(position, picture.x, "shown", self.subject.target.bounds)
 
 
-def words(target: Target, source: Source, run: Run | None = None) -> str:
+def _words(target: Target, source: Source, run: Run | None = None) -> str:
     """Target, data and what describes the target, as they stand on a command line."""
     return shell(target.spec, source.spec or "DATA", *described(target_config(target), None if run is None else run.path))

@@ -23,30 +23,30 @@ STEPS, FAINT_STEPS = (1, 2, 4, 8, 16, 32), 8  # radii in steps of 8-bit pixels, 
 DECIBELS, FAINT_DECIBELS = (60, 50, 40, 30, 20, 10), 40  # of sound: how far noise of that radius lies below it
 
 
-class Radius(NamedTuple):
+class _Radius(NamedTuple):
     text: str
     eps: float  # a share of the input range
     faint: bool
 
 
-class Point(NamedTuple):
+class _CurvePoint(NamedTuple):
     """Of the curve: what is left under the attack, and under noise of the same size."""
 
-    radius: Radius
+    radius: _Radius
     kept: Interval
     noise: Interval
     result: AttackResult
 
 
-def radii(source: Source) -> list[Radius]:
+def _radii(source: Source) -> list[_Radius]:
     """Smallest first. Of sound they go by its own loudness: the same step is nothing beside a shout, and drowns a whisper."""
     if not is_sound(source.dtype, source.shape):
-        return [Radius(f"of {step}/255", step / 255, step <= FAINT_STEPS) for step in STEPS]
+        return [_Radius(f"of {step}/255", step / 255, step <= FAINT_STEPS) for step in STEPS]
     x = source.read(np.arange(len(source))).astype(np.float64) / SIXTEEN.steps
     loud = float(np.median(np.sqrt(np.square(x.reshape(len(x), -1)).mean(axis=1))))
     # The root mean square of even noise between -eps and eps is eps / sqrt(3).
     sizes = ((below, loud * np.sqrt(3) * 10 ** (-below / 20)) for below in DECIBELS)
-    return [Radius(f"{below} dB below the sound", min(1.0, float(eps)), below >= FAINT_DECIBELS) for below, eps in sizes]
+    return [_Radius(f"{below} dB below the sound", min(1.0, float(eps)), below >= FAINT_DECIBELS) for below, eps in sizes]
 
 
 @register(
@@ -70,15 +70,15 @@ class Attacks(Examination):
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
         part = subject.source.take(subject.some("attacks", self.inputs))
-        curve: list[Point] = []
-        every = radii(part)
+        curve: list[_CurvePoint] = []
+        every = _radii(part)
         for radius in every:
             if clock.over or (curve and clock.left < clock.spent / len(curve)):
                 break
             result = self._attacked(subject, part, radius.eps)
             right, of = len(result), len(result) + result.set_aside
             kept, noise = (wilson(right - int(bad.sum()), of) for bad in (result.fault, result.control.fault))
-            curve.append(Point(radius, kept, noise, result))
+            curve.append(_CurvePoint(radius, kept, noise, result))
             if result.faults == right:  # nothing is left to lose at a larger radius
                 break
         if not curve:
@@ -95,7 +95,7 @@ class Attacks(Examination):
             raise BadInput("no input is classified correctly")
         return result
 
-    def _examined(self, subject: Subject, curve: list[Point], ran_out: bool) -> Examined:
+    def _examined(self, subject: Subject, curve: list[_CurvePoint], ran_out: bool) -> Examined:
         clean = wilson(len(curve[0].result), len(curve[0].result) + curve[0].result.set_aside)
         numbers: dict[str, Any] = {
             "accuracy": clean.value,
@@ -118,7 +118,7 @@ class Attacks(Examination):
                 break
         return Examined(self.name, summary, tuple(findings), numbers, ran_out=ran_out)
 
-    def _pictures(self, subject: Subject, point: Point) -> tuple[Picture, ...]:
+    def _pictures(self, subject: Subject, point: _CurvePoint) -> tuple[Picture, ...]:
         result = point.result
         return tuple(
             Picture(

@@ -30,7 +30,7 @@ class CoverageOfData(Examination):
 
     def examine(self, subject: Subject, clock: Clock) -> Examined:
         part = subject.source.take(subject.some("coverage", self.inputs))
-        train = None if subject.train is None else subject.train.take(slice_of(len(subject.train), self.inputs))
+        train = None if subject.train is None else subject.train.take(_spread(len(subject.train), self.inputs))
         names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
         result = cover(subject.target, part, names, train=train, batch=subject.batch, progress=lambda done, total: subject.tick())
         rows: dict[str, Any] = {name: one.value.whole for name, one in result.criteria.items()}
@@ -49,7 +49,7 @@ class CoverageOfData(Examination):
         return Examined(self.name, summary, tuple(findings), {**numbers, "dead": dead})
 
 
-def slice_of(count: int, most: int) -> Any:
+def _spread(count: int, most: int) -> Any:
     import numpy as np
 
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))

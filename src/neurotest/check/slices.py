@@ -28,7 +28,7 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Slice:
+class _Slice:
     """Some inputs, the share of errors among them, and the share that the network's own confidence foretells."""
 
     name: str
@@ -45,7 +45,7 @@ class Slice:
         }  # fmt: skip
 
 
-def foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.float64]:
+def _foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.float64]:
     """(n,) the chance that each prediction is wrong by the network's confidence, at the temperature that suits the data best."""
     temperatures = np.exp(np.linspace(np.log(0.25), np.log(8), 36))
     rows = np.arange(len(labels))
@@ -58,10 +58,10 @@ def _foretold(subject: Subject) -> NDArray[np.float64]:
     """(n,) the chance that each prediction is wrong; a quantity comes without confidence, so that it is the same for all."""
     if subject.target.bins is not None:
         return np.full(len(subject.said), float(subject.wrong.mean()))
-    return foretold_errors(subject.said.logits, subject.labels)
+    return _foretold_errors(subject.said.logits, subject.labels)
 
 
-def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
+def _looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
     """Brightness of every input, and the share of it that stands out from its border; nothing for what is no image."""
     source = subject.source
     if len(source.shape) != 3 or min(source.shape[1:]) < 3:
@@ -80,14 +80,14 @@ def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
     return {"brightness": bright, "size": large}
 
 
-def fifths(values: NDArray[np.float64]) -> list[Rows]:
+def _fifths(values: NDArray[np.float64]) -> list[Rows]:
     """Equal parts; equal values stay together, so that there may be fewer."""
     edges = np.quantile(values, [0.2, 0.4, 0.6, 0.8])
     part = np.searchsorted(edges, values, side="right")
     return [np.flatnonzero(part == number) for number in range(5)]
 
 
-def clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows]:
+def _clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows]:
     """Inputs that the network sees alike."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.decomposition import PCA
@@ -140,11 +140,11 @@ class Slices(Examination):
         summary = f"{len(weak)} of {len(tried)} slices are weaker than the whole beyond chance"
         return Examined(self.name, summary + (f"; weakest: {weak[0].name}" if weak else ""), tuple(findings), numbers)
 
-    def _alarms(self, one: Slice) -> bool:
+    def _alarms(self, one: _Slice) -> bool:
         unforeseen = one.errors.low - one.foretold > self.alarm
         return unforeseen or (one.predicted is not None and one.predicted < FEW and one.errors.low > self.alarm)
 
-    def _slices(self, subject: Subject) -> list[Slice]:
+    def _slices(self, subject: Subject) -> list[_Slice]:
         from scipy.stats import hypergeom
 
         wrong, foretold = subject.wrong, _foretold(subject)
@@ -156,7 +156,7 @@ class Slices(Examination):
         ]
         corrected = holm(np.clip(chances, 0, 1)) if chances else np.empty(0)
         return [
-            Slice(name, rows, wilson(k, len(rows)), float(foretold[rows].mean()), float(p), self._predicted(subject, name, rows))
+            _Slice(name, rows, wilson(k, len(rows)), float(foretold[rows].mean()), float(p), self._predicted(subject, name, rows))
             for (name, rows), k, p in zip(candidates, hits, corrected, strict=True)
         ]
 
@@ -168,17 +168,17 @@ class Slices(Examination):
     def _candidates(self, subject: Subject) -> Iterator[tuple[str, Rows]]:
         for number in np.unique(subject.labels).tolist():
             yield f"class {subject.class_name(number)}", np.flatnonzero(subject.labels == number)
-        for name, values in looks(subject).items():
-            for fifth, rows in zip(FIFTHS, fifths(values), strict=True):
+        for name, values in _looks(subject).items():
+            for fifth, rows in zip(FIFTHS, _fifths(values), strict=True):
                 yield f"{name}, {fifth}", rows
         count = min(self.clusters, len(subject.labels) // (3 * self.least))
-        for number, rows in enumerate(clusters(subject.said.features, count, subject.seed)):
+        for number, rows in enumerate(_clusters(subject.said.features, count, subject.seed)):
             if len(rows):
                 common = subject.class_name(np.bincount(subject.said.predicted[rows]).argmax())
                 yield f"cluster {number} (mostly taken for {common})", rows
 
     def _finding(
-        self, subject: Subject, one: Slice, whole: Interval, tried: int, severity: Any, listed: list[Slice] | None = None
+        self, subject: Subject, one: _Slice, whole: Interval, tried: int, severity: Any, listed: list[_Slice] | None = None
     ) -> Finding:
         sentence = f"{one.name}: {percent(one.errors)} of {len(one.rows):,} inputs are mistaken, of all {100 * whole.value:.1f} %"
         if severity == "alarm":

@@ -24,11 +24,11 @@ LEAST, ASTRAY = 0.1, 0.25  # shares below which a patch, and random patches, are
 RATE = 0.15  # of the optimiser, in logits of the patch's colours
 
 
-def odds(share: float) -> float:
+def _odds(share: float) -> float:
     return share / max(1e-9, 1 - share)
 
 
-def stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.int64]) -> Tensor:
+def _stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.int64]) -> Tensor:
     """Copies of images (n, c, h, w) in [0, 1] with the patch (c, side, side), or one for each (n, c, side, side), put on them."""
     side, (high, wide) = patch.shape[-1], x.shape[2:]
     down = torch.arange(high)[None, :] - torch.from_numpy(top)[:, None]  # (n, h)
@@ -128,7 +128,7 @@ class Trigger(Examination):
         total, step = torch.zeros_like(logits), target.graph(images)
         for start in range(0, len(rows), step):
             part = slice(start, start + step)
-            x = stamped(images[part], logits.sigmoid(), *(place[part] for place in places))
+            x = _stamped(images[part], logits.sigmoid(), *(place[part] for place in places))
             wanted = torch.full((len(x),), number, device=target.device)
             loss = torch.nn.functional.cross_entropy(target.logits(from_unit(x, target.bounds)), wanted, reduction="sum")
             (gradient,) = torch.autograd.grad(loss / len(rows), logits, allow_unused=True)
@@ -144,7 +144,7 @@ class Trigger(Examination):
         noise = torch.from_numpy(random.random((len(rows), *patch.shape))).to(x)
         shares = []
         for colours in (patch, noise):
-            shown = stamped(x, colours, *self._places(subject, len(rows), random))
+            shown = _stamped(x, colours, *self._places(subject, len(rows), random))
             with torch.inference_mode():
                 predicted = subject.target.logits(from_unit(shown, subject.target.bounds)).argmax(1)
             shares.append(wilson(int((predicted == number).sum()), len(rows)))
@@ -169,7 +169,7 @@ class Trigger(Examination):
             share(f"for {name} with random patches", noise),
         )  # fmt: skip
         astray = max(rates, key=lambda number: rates[number][1].low)
-        stands_out = made.low > LEAST and odds(made.low) > self.ratio * odds(other.high)
+        stands_out = made.low > LEAST and _odds(made.low) > self.ratio * _odds(other.high)
         if not stands_out and rates[astray][1].low <= ASTRAY:
             return Examined(self.name, summary, (), numbers, ran_out=ran_out)
         if not stands_out:
@@ -185,7 +185,7 @@ class Trigger(Examination):
     def _pictures(self, subject: Subject, number: int, patches: dict[int, Tensor]) -> tuple[Picture, ...]:
         rows = np.flatnonzero(subject.said.predicted != number)[:SHOWN]
         random = rng.stream("check.trigger.shown", subject.seed)
-        x = stamped(self._images(subject, rows), patches[number], *self._places(subject, len(rows), random)).cpu()
+        x = _stamped(self._images(subject, rows), patches[number], *self._places(subject, len(rows), random)).cpu()
         images = x.mul(255).round().to(torch.uint8).numpy()
         names = [subject.class_name(subject.said.predicted[i]) for i in rows]
         return tuple(Picture(image, f"{name} with the patch") for image, name in zip(images, names, strict=True))

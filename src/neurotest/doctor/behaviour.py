@@ -114,7 +114,7 @@ def outputs(examined: Examined) -> Iterator[Finding]:
     if examined.target.bins is not None:
         yield from _quantity(examined, raw)
         return
-    kind, text = kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
+    kind, text = _kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
     examined.facts["outputs"] = kind
     examined.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
     if kind == "sigmoids":
@@ -149,7 +149,7 @@ def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
         yield Finding("outputs", "ok", text)
 
 
-def kind_of(raw: Tensor, last: str) -> tuple[str, str]:
+def _kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     """What raw outputs (n, k) are, in a word and in a clause."""
     values = exact(raw).flatten(1)
     in_unit = bool(((values >= 0) & (values <= 1)).all())

@@ -23,7 +23,7 @@ NUMBERS = 2.0**53
 GOLDEN = 0x9E3779B97F4A7C15
 
 
-def uniforms(numbers: NDArray[np.float64], count: int) -> Floats:
+def _uniforms(numbers: NDArray[np.float64], count: int) -> Floats:
     """(n, count) numbers in [0, 1) that follow from a whole number each: splitmix64 counted on from it, scrambled."""
     with np.errstate(over="ignore"):
         z = _scrambled(numbers.astype(np.uint64))[:, None] + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)
@@ -53,7 +53,7 @@ class _Broad(RangeOperator):
         return np.column_stack([self.low + (self.high - self.low) * uniforms[:, 0], np.floor(uniforms[:, 1] * NUMBERS)])
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        drawn = uniforms(parameters[:, 1].cpu().double().numpy(), self.values)
+        drawn = _uniforms(parameters[:, 1].cpu().double().numpy(), self.values)
         strength = parameters[:, 0].to(x).view(-1, 1)
         return self.changed(x, strength, torch.from_numpy(drawn).to(x))
 
@@ -63,7 +63,7 @@ class _Broad(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tone(_Broad):
+class _Tone(_Broad):
     """Brightness through a rising curve: straight pieces between five heights, drawn and sorted."""
 
     low: float = 0.4
@@ -81,7 +81,7 @@ class Tone(_Broad):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(_Broad):
+class _Filter(_Broad):
     """A mean of the neighbours within two pixels, weights drawn, mixed in or, for a third of the draws, taken away."""
 
     low: float = 0.4
@@ -100,7 +100,7 @@ class Filter(_Broad):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Warp(_Broad):
+class _Warp(_Broad):
     """Every point is moved, neighbours alike: by offsets drawn on a grid of 4 x 4, strength in tenths of the width."""
 
     low: float = 0.5
@@ -117,7 +117,7 @@ class Warp(_Broad):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paste(_Broad):
+class _Paste(_Broad):
     """Three squares of a sixth to a third of the side are covered by another part of the same image."""
 
     low: float = 1.0
@@ -142,5 +142,5 @@ class BroadMutations(Mutations):
     """Tone, filter, warp and paste, each equally often."""
 
     def _families(self) -> Sequence[Family]:
-        operators = {"tone": Tone(), "filter": Filter(), "warp": Warp(), "paste": Paste()}
+        operators = {"tone": _Tone(), "filter": _Filter(), "warp": _Warp(), "paste": _Paste()}
         return [Family(name, one, (), one.neutral, seeded=True) for name, one in operators.items()]

@@ -77,7 +77,7 @@ class Judge:
         return answers
 
 
-def shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
+def _shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
     """The mean of (seeds, inputs), or of its difference to `other`, with a bootstrap interval over both.
 
     With one seed the interval is over inputs alone.
@@ -96,10 +96,10 @@ def shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def mcnemar(fixed: int, broken: int) -> float:
+def _mcnemar(fixed: int, broken: int) -> float:
     """Exact two-sided p: how probable so uneven flips are if either direction is as likely as the other.
 
-    >>> round(mcnemar(8, 1), 4)
+    >>> round(_mcnemar(8, 1), 4)
     0.0391
     """
     from scipy.special import bdtr
@@ -119,17 +119,17 @@ def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: d
     for name, truth in labels.items():
         before, ours = old[name] == truth, right["repair"][name]
         fixed, broken = int((~before & ours[0]).sum()), int((before & ~ours[0]).sum())
-        mean = shares(ours)
+        mean = _shares(ours)
         sets[name] = {
             "inputs": len(truth), "before": float(before.mean()), "after": mean.value, "interval": [mean.low, mean.high],
-            "fixed": fixed, "broken": broken, "p": mcnemar(fixed, broken),
+            "fixed": fixed, "broken": broken, "p": _mcnemar(fixed, broken),
         }  # fmt: skip
     for arm, by_set in right.items():
         if arm == "repair":
             continue
         controls[arm] = {}
         for name, theirs in by_set.items():
-            alone, gain = shares(theirs), shares(right["repair"][name], theirs)
+            alone, gain = _shares(theirs), _shares(right["repair"][name], theirs)
             controls[arm][name] = {
                 "after": alone.value, "interval": [alone.low, alone.high], "gain": gain.value,
                 "gain_interval": [gain.low, gain.high],

@@ -103,7 +103,7 @@ class Lessons:
         self.base = ingredients.unchanged
         self.old = torch.empty(0)
         if ingredients.distil and ingredients.base is not None:
-            self.old = answers(target, ingredients.base)
+            self.old = _answers(target, ingredients.base)
             self.knows = predictions(target, ingredients.base) == ingredients.base.labels
         self.start(0)
 
@@ -172,12 +172,12 @@ class Lessons:
             return best
         network = self.target.holding(module.eval())
         assert self.parts.base is not None
-        labels = torch.from_numpy(truth(self.target, self.parts.base)[self.images[copies]]).to(self.target.device)
+        labels = torch.from_numpy(_truth(self.target, self.parts.base)[self.images[copies]]).to(self.target.device)
         with torch.no_grad():
-            most = misfit(self.target, network.logits(_like(best)), labels)
+            most = _misfit(self.target, network.logits(_like(best)), labels)
             for number in range(1, self.parts.hard):
                 rival = self._candidate(copies + number * self.parts.copies)
-                losses = misfit(self.target, network.logits(_like(rival)), labels)
+                losses = _misfit(self.target, network.logits(_like(rival)), labels)
                 best[losses > most] = rival[losses > most]
                 most = torch.maximum(most, losses)
         module.train()
@@ -195,17 +195,17 @@ class Lessons:
             x = self._attacked(module, x, y, rows.numpy())
         logits = network.logits(_like(torch.cat([one for one in (x, anchor) if one is not None])))
         if y is not None:
-            loss = loss + misfit(self.target, logits[:count], y).mean() * count / len(rows)
+            loss = loss + _misfit(self.target, logits[:count], y).mean() * count / len(rows)
         taught = np.concatenate([plain, self.images[copies]]) if len(copies) else plain
         if len(self.old):
             places = np.flatnonzero(self.knows[taught])
             if len(places):
-                moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits), self.target.bins)
+                moved = _distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits), self.target.bins)
                 loss = loss + self.parts.distil * len(places) / len(rows) * moved
         if anchor is not None:
             with torch.no_grad():
                 old = self.target.logits(_like(anchor))
-            loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old, self.target.bins)
+            loss = loss + self.parts.distil * len(anchors) / len(rows) * _distance(logits[count:], old, self.target.bins)
         return loss
 
     def sample(self, module: nn.Module, epoch: int, count: int) -> list[Tensor]:
@@ -242,12 +242,12 @@ class Lessons:
             if source is not None and len(rows):
                 assert source.labels is not None
                 x.append(self.target.prepare(source.read(rows)))
-                y.append(truth(self.target, source)[rows])
+                y.append(_truth(self.target, source)[rows])
         if len(copies):
             assert self.parts.base is not None
             assert self.parts.base.labels is not None
             x.insert(1 if len(plain) else 0, self._copies(module, copies))
-            y.insert(1 if len(plain) else 0, truth(self.target, self.parts.base)[self.images[copies]])
+            y.insert(1 if len(plain) else 0, _truth(self.target, self.parts.base)[self.images[copies]])
         return torch.cat(x), torch.from_numpy(np.concatenate(y)).to(self.target.device)
 
     def _copies(self, module: nn.Module, rows: NDArray[np.int64]) -> Tensor:
@@ -284,7 +284,7 @@ def _like(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
-def truth(target: Target, source: Source) -> NDArray[Any]:
+def _truth(target: Target, source: Source) -> NDArray[Any]:
     """(n,) labels; where the target predicts a quantity the quantities, or the middles of the bins where nothing else is
     known."""
     assert source.labels is not None
@@ -295,7 +295,7 @@ def truth(target: Target, source: Source) -> NDArray[Any]:
     return target.bins.middles()[source.labels]
 
 
-def misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
+def _misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
     """(n,) the loss: cross-entropy or, of a quantity, the distance in tolerances, squared where it is small."""
     if target.bins is None:
         return functional.cross_entropy(logits, y, reduction="none")
@@ -303,7 +303,7 @@ def misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
     return functional.smooth_l1_loss(target.bins.values(logits) / scale, y.to(logits) / scale, reduction="none")
 
 
-def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
+def _distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
     """How far the answers have moved from the old ones: the mean divergence, both softened; of a quantity the mean square in
     tolerances."""
     if bins is not None:
@@ -312,7 +312,7 @@ def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
-def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
+def _answers(target: Target, source: Source, batch: int = 128) -> Tensor:
     """Logits of a target on a source, (n, classes)."""
     with torch.inference_mode():
         parts = [
@@ -324,7 +324,7 @@ def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
 
 def predictions(target: Target, source: Source) -> NDArray[np.int64]:
     """Classes of a target on a source; -1 where an answer is not finite."""
-    logits = answers(target, source)
+    logits = _answers(target, source)
     labels = torch.zeros(len(source), dtype=torch.int64) if source.labels is None else torch.from_numpy(source.labels)
     quantities = None if source.quantities is None else torch.from_numpy(np.asarray(source.quantities))
     return np.asarray(target.counted(logits, labels, quantities).numpy().astype(np.int64))

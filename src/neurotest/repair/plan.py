@@ -194,7 +194,7 @@ def some(source: Source, count: int, seed: int, purpose: str) -> Source:
     return source.take(np.sort(rng.stream(f"repair.some.{purpose}", seed).permutation(len(source))[:count]))
 
 
-class Joined(Source):
+class _Joined(Source):
     """Labelled inputs of several sources as one; they are read where they are."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
@@ -220,4 +220,4 @@ def joined(*sources: Source | None) -> Source | None:
     """Those that are there and are of the first one's kind, in one."""
     parts = [source for source in sources if source is not None and len(source)]
     parts = [part for part in parts if (part.dtype, part.shape) == (parts[0].dtype, parts[0].shape)]
-    return Joined(parts) if len(parts) > 1 else parts[0] if parts else None
+    return _Joined(parts) if len(parts) > 1 else parts[0] if parts else None

@@ -53,12 +53,12 @@ def _plain(plan: Plan, own: Ingredients) -> Source:
     return plan.train if plan.train is not None and len(base) >= len(plan.train) else base
 
 
-def schedule_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _schedule_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """The same schedule without new data."""
     return Ingredients(base=_plain(plan, own))
 
 
-def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs picked at random: from the pool that was selected from, or seeds of the run mutated at random."""
     count = 0 if own.new is None else len(own.new)
     if not count:
@@ -76,7 +76,7 @@ def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return Ingredients(base=_plain(plan, own), new=new, times=own.times)
 
 
-def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs moved by PGD on the old network, once and for all."""
     base = _plain(plan, own)
     count = max(len(own) - len(base), 0) or len(base)
@@ -84,7 +84,7 @@ def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return Ingredients(base=base, new=new, times=max(1, round(count / len(new))))
 
 
-def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many rows, as large a share of images as they are, all others mutated anew in every epoch by the same operators, each as
     often as the others: they cost no label."""
     base = _plain(plan, own)
@@ -92,7 +92,7 @@ def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return dataclasses.replace(parts, copies=max(len(own) - len(parts), 0) or len(base))
 
 
-CONTROLS = {"schedule": schedule_only, "random": random_picks, "static-pgd": static_attack, "mutated": mutated_only}
+CONTROLS = {"schedule": _schedule_only, "random": _random_picks, "static-pgd": _static_attack, "mutated": _mutated_only}
 
 
 def control(

@@ -56,8 +56,8 @@ def retrain(
     about: dict[str, Any] = {"recipe": recipe.describe(), "epochs": training.epoch, "rows": len(ingredients)}
     if ingredients.interpolate:
         batches = lessons.sample(module, recipe.epochs, SETTLED) if normalised(module) else []
-        about["averaging_weight"] = share = choose_weight(plan, module, batches)
-        move(plan, module, copy.deepcopy(module.state_dict()), share, batches)
+        about["averaging_weight"] = share = _choose_weight(plan, module, batches)
+        _move(plan, module, copy.deepcopy(module.state_dict()), share, batches)
     return Repaired(module, about)
 
 
@@ -66,7 +66,7 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
     return {name: old[name].to(value).lerp(value, weight) if value.is_floating_point() else value for name, value in new.items()}
 
 
-def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
+def _move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
     """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself.
 
     It is left in eval mode.
@@ -76,13 +76,13 @@ def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float
         settle(plan.target, module, batches)
 
 
-def choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
+def _choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
     """The greatest averaging weight that is about as good as any on the data that decides. batches: for statistics."""
     trial, new = copy.deepcopy(module), module.state_dict()
     scores: dict[float, float] = {}
     for weight in reversed(WEIGHTS):
-        move(plan, trial, new, weight, batches)
-        if weight > CAREFUL and plan.deciding_faults is not None and costs(plan, trial):
+        _move(plan, trial, new, weight, batches)
+        if weight > CAREFUL and plan.deciding_faults is not None and _costs(plan, trial):
             continue
         scores[weight] = score(plan, trial)
         if all(value < max(scores.values()) - CLOSE for value in list(scores.values())[-WORSE:]):
@@ -101,7 +101,7 @@ def score(plan: Plan, module: nn.Module) -> float:
     return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
 
 
-def costs(plan: Plan, module: nn.Module) -> bool:
+def _costs(plan: Plan, module: nn.Module) -> bool:
     """Whether a loss on other inputs is visible. How large it is a few originals of faults cannot say, so then we are careful."""
     return kept_share(plan, plan.target.holding(module)) < 1 - VISIBLE
 

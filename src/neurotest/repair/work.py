@@ -52,7 +52,7 @@ class Inputs(NamedTuple):
     pool: AnyData | None = None
 
 
-class Arm(NamedTuple):
+class _Arm(NamedTuple):
     """One training: the protocol or a control, and which repetition."""
 
     name: str
@@ -76,9 +76,9 @@ class Repair(Job[RepairResult]):
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[_Arm]:
         """The protocol first: whoever stops early has the weights."""
-        return [Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings["repeats"])]
+        return [_Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings["repeats"])]
 
     @cached_property
     def judge(self) -> Judge:
@@ -117,7 +117,7 @@ class Repair(Job[RepairResult]):
                 self._checkpoint(run, number).remove()
         return self._result(run)
 
-    def _one(self, arm: Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
+    def _one(self, arm: _Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
         """Train one network and say what it predicts; a control that does not fit says why."""
 
         def report(step: Step) -> None:
@@ -136,13 +136,13 @@ class Repair(Job[RepairResult]):
             if arm.name == OWN:
                 raise
             return {"about": np.array(json.dumps({"absent": str(error)}))}
-        if arm == Arm(OWN, 0):
+        if arm == _Arm(OWN, 0):
             self.module = repaired.module
             if run is not None:
                 run.file(WEIGHTS).write(weights_of(repaired.module))
         return self._judged(arm, repaired)
 
-    def _judged(self, arm: Arm, repaired: Repaired) -> Arrays:
+    def _judged(self, arm: _Arm, repaired: Repaired) -> Arrays:
         answers = self.judge.predict(self.plan.target.holding(repaired.module))
         about = {"arm": arm.name, "repeat": arm.repeat, **repaired.about}
         return {**{f"set {name}": values for name, values in answers.items()}, "about": np.array(json.dumps(about))}

@@ -28,7 +28,7 @@ PLAYED = 30  # of them, if they are sound, can be played: a page has to stay sma
 
 @section("merge", title="Merged campaigns", order=0, commands=("merge",), template="fuzz.html.j2")
 @section("fuzz", title="Changed inputs that break the network", order=0, commands=("fuzz",))
-def fuzz(run: Run) -> Row:
+def _fuzz(run: Run) -> Row:
     return {"subject": run["config"]["target"], "conclusion": _conclusion(run)}
 
 
@@ -70,7 +70,7 @@ def _believed(summary: Row) -> str:
 
 
 @section("beside-random", title="Beside random", order=10, commands=COMMANDS)
-def beside_random(run: Run) -> Row | None:
+def _beside_random(run: Run) -> Row | None:
     summary = run["summary"]
     if run["config"].get("guide") == "random" or not summary.get("random"):
         return None
@@ -79,7 +79,7 @@ def beside_random(run: Run) -> Row | None:
 
 
 @section("goals", title="Goals", order=15, commands=("fuzz",))
-def goals(run: Run) -> Row | None:
+def _goals(run: Run) -> Row | None:
     """What the guide looked for and reached, and what it expects of going on."""
     details = run["summary"].get("guide_details") or {}
     if not details.get("goals"):
@@ -115,7 +115,7 @@ def _tolerance(run: Run) -> float | None:
 
 
 @section("families", title="Fault families", order=50, commands=("fuzz", "merge", "swarm"))
-def fault_families(run: Run) -> Row:
+def _fault_families(run: Run) -> Row:
     grouped = families(run.path)
     x, rows_of_seeds = Store(run).seeds()
     shrunk, bounds, rate = shrunk_of(run), pictures.bounds_of(run), run.rate

@@ -13,7 +13,7 @@ LAST = 1000  # the place of an examination that is not installed here
 
 
 @section("check", title="Check", order=0, commands=COMMANDS)
-def check(run: Run) -> Row:
+def _check(run: Run) -> Row:
     summary = run["summary"]
     deeper = [(row["sentence"], row["deeper"]) for row in summary["findings"] if row.get("deeper")]
     return {
@@ -43,7 +43,7 @@ def _sentence(summary: Row) -> str:
 
 
 @section("check-findings", title="Findings", order=10, commands=COMMANDS)
-def check_findings(run: Run) -> Row | None:
+def _check_findings(run: Run) -> Row | None:
     shown: dict[int, list[Row]] = {}
     files = {file.position: file.file for file in run.files("shown")}
     for row in run.inputs():
@@ -55,7 +55,7 @@ def check_findings(run: Run) -> Row | None:
 
 
 @section("check-examinations", title="Examinations", order=20, commands=COMMANDS)
-def check_examinations(run: Run) -> Row:
+def _check_examinations(run: Run) -> Row:
     known = registry.entries("examination")
     rows = [{"name": name, **row} for name, row in run["summary"]["examinations"].items()]
     return {"rows": sorted(rows, key=lambda row: known[row["name"]].make.order if row["name"] in known else LAST)}  # type: ignore[attr-defined]

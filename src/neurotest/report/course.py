@@ -33,7 +33,7 @@ VALID_HIDE = "a person's judgement; a judge errs, too, which is why faults are c
 
 
 @section("campaign-growth", title="How it went", order=20, commands=COMMANDS, template="chart.html.j2")
-def campaign_growth(run: Run) -> Row | None:
+def _campaign_growth(run: Run) -> Row | None:
     if not tally_of(run).faults:
         return None
     own, control = Store(run).firsts()
@@ -70,14 +70,14 @@ def _points(what: str, by: str, curve: course.Curve, end: int) -> list[Row]:
 def _over_outputs(run: Run) -> charts.Chart:
     rows = [
         {"outputs": n, "what": what, "count": count}
-        for n, faults, kinds in counts(run)
+        for n, faults, kinds in _counts(run)
         for what, count in (("faults", faults), ("families", kinds))
     ]
     line = charts.line(charts.number("outputs", "outputs"), charts.number("count"), 300, 150)
     return charts.Chart(name="course", spec=charts.panels(rows, "what", line, own="y"), shows=OUTPUTS, hides=OUTPUTS_HIDE)
 
 
-def counts(run: Run) -> list[tuple[int, int, int]]:
+def _counts(run: Run) -> list[tuple[int, int, int]]:
     """(outputs, faults, families) along the campaign."""
     seen: set[Key] = set()
     points, faults = [], 0
@@ -90,7 +90,7 @@ def counts(run: Run) -> list[tuple[int, int, int]]:
 
 
 @section("operators", title="Mutations that pay", order=30, commands=COMMANDS, template="chart.html.j2")
-def operators(run: Run) -> Row | None:
+def _operators(run: Run) -> Row | None:
     """What share of each mutation's mutants failed, and how many families it opened."""
     tally = tally_of(run)
     opened = Counter(operator for _, _, operator in tally.families)
@@ -104,10 +104,10 @@ def operators(run: Run) -> Row | None:
     if not rows:
         return None
     rows.sort(key=lambda row: -float(row["share"]))
-    return {"charts": [charts.Chart(name="mutations", spec=paying(rows), shows=PAYING, hides=PAYING_HIDE)]}
+    return {"charts": [charts.Chart(name="mutations", spec=_paying(rows), shows=PAYING, hides=PAYING_HIDE)]}
 
 
-def paying(rows: list[Row]) -> charts.Spec:
+def _paying(rows: list[Row]) -> charts.Spec:
     order = [row["operator"] for row in rows]
     y = charts.names("operator", sort=order)
     bars: charts.Spec = {"mark": {"type": "bar", "color": charts.COLOURS[0]}}
@@ -120,7 +120,7 @@ def paying(rows: list[Row]) -> charts.Spec:
 
 
 @section("validity", title="Are they still valid images?", order=35, commands=COMMANDS, template="chart.html.j2")
-def validity(run: Run) -> Row | None:
+def _validity(run: Run) -> Row | None:
     """What the judge recognises, of which the share of valid faults is made."""
     about = run["summary"].get("believed_valid")
     sentence = believed(about)

@@ -22,7 +22,7 @@ LARGEST = 20_000  # pixels of a sheet's side
 
 
 @section("descriptions", title="What neurons mean", order=0, commands=COMMANDS)
-def descriptions(run: Run) -> Row:
+def _descriptions(run: Run) -> Row:
     layers = [{"name": _title(name), **run["summary"]["layers"][name]} for name in run["config"]["layers"]]
     summary = run["summary"]
     without = f"; for {summary['unknown']:,} no words fit" if summary["unknown"] else ""
@@ -55,7 +55,7 @@ def _title(layer: str) -> str:
 
 
 @section("described-neurons", title="", order=10, commands=COMMANDS, holds=("sheets",))
-def described_neurons(run: Run) -> Row:
+def _described_neurons(run: Run) -> Row:
     file = run.file(TABLE)
     table = rows_of(file.read(LARGEST_TABLE), str(file), COLUMNS)
     layers = []

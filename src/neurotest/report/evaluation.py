@@ -49,7 +49,7 @@ OVERVIEW = (
 
 
 @section("evaluation", title="How good these tests are", order=0, commands=COMMANDS)
-def evaluation(run: Run) -> Row:
+def _evaluation(run: Run) -> Row:
     subject = ", ".join(run["summary"]["suites"])
     return {"subject": subject, "conclusion": _conclusion(run["summary"]["rows"], run["summary"]["suites"])}
 
@@ -83,10 +83,10 @@ def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
 
 
 @section("suites-overview", title="At a glance", order=10, commands=COMMANDS, template="chart.html.j2")
-def suites_overview(run: Run) -> Row:
+def _suites_overview(run: Run) -> Row:
     rows = run["summary"]["rows"]
     table = [{key: _one(row.get(key)) for key in TABLE} for row in rows]
-    chart = charts.Chart(name="suites", spec=overview(rows), rows=table, shows=OVERVIEW, hides=OVERVIEW_HIDES)
+    chart = charts.Chart(name="suites", spec=_overview(rows), rows=table, shows=OVERVIEW, hides=OVERVIEW_HIDES)
     return {"charts": [chart]}
 
 
@@ -95,7 +95,7 @@ def _one(value: object) -> object:
     return " .. ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
-def overview(rows: list[Row]) -> charts.Spec:
+def _overview(rows: list[Row]) -> charts.Spec:
     """A panel per number: every suite with its interval, its random control in grey, the clean suite as a ring."""
     points: dict[str, list[Row]] = {}
     limits: dict[str, list[Row]] = {}
@@ -134,7 +134,7 @@ def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
 
 
 @section("suites", title="", order=20, commands=COMMANDS)
-def suites(run: Run) -> Row:
+def _suites(run: Run) -> Row:
     summary, classes = run["summary"], run["classes"]
     pictures = {name: [_named(one, classes) for one in rows] for name, rows in (summary.get("pictures") or {}).items()}
     return {"suites": summary["suites"], "rows": [{**row, "words": _words(row)} for row in summary["rows"]], "pictures": pictures}
@@ -151,7 +151,7 @@ def _named(row: Row, classes: list[str]) -> Row:
 
 
 @section("confusions", title="What is taken for what", order=30, commands=COMMANDS, template="chart.html.j2")
-def confusions(run: Run) -> Row | None:
+def _confusions(run: Run) -> Row | None:
     """From which class to which, one panel per suite."""
     classes = run["classes"]
     cells = [{"suite": name, **_named(cell, classes)} for name, rows in run["summary"]["matrix"].items() for cell in rows]
@@ -163,6 +163,6 @@ def confusions(run: Run) -> Row | None:
 
 
 @section("comparison", title="Side by side", order=40, commands=COMMANDS)
-def comparison(run: Run) -> Row | None:
+def _comparison(run: Run) -> Row | None:
     compared = run["summary"].get("comparison")
     return {"comparison": compared} if compared else None

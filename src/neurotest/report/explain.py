@@ -32,7 +32,7 @@ def write_explanation(explained: Explanation | Patterns, path: Path | str) -> Pa
         case ".json":
             write_json(path, explained.to_dict())
         case ".md":
-            write_text(path, markdown(explained))
+            write_text(path, _markdown(explained))
         case ".html" | ".htm":
             write_text(path, page(explained))
         case other:
@@ -56,7 +56,7 @@ def parting(explained: Explanation) -> str:
     return f"{where}; their similarity is {pair.similarity:.3f}{limit}. Conductance is for {pair.attributed} in both."
 
 
-def markdown(explained: Explanation | Patterns) -> str:
+def _markdown(explained: Explanation | Patterns) -> str:
     rows = explained.table()
     if isinstance(explained, Explanation):
         title, text = f"# Fault {explained.fault}", f"{_cell(headline(explained))}\n\n{_cell(parting(explained))}"
@@ -154,7 +154,7 @@ def _layers(explained: Explanation) -> list[dict[str, Any]]:
 
 def _map(picture: NDArray[np.float32] | None, values: NDArray[np.float32] | None) -> str | None:
     """Where a neuron is active, over the input."""
-    return None if values is None or picture is None else _embed(overlay(picture, values))
+    return None if values is None or picture is None else _embed(_overlay(picture, values))
 
 
 def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
@@ -170,7 +170,7 @@ def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
     return np.asarray(np.repeat(values, 3 // x.shape[0], axis=0).transpose(1, 2, 0))
 
 
-def overlay(picture: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.float32]:
+def _overlay(picture: NDArray[np.float32], values: NDArray[np.float32]) -> NDArray[np.float32]:
     """A map over an image: what is active is coloured, all else grey, so that no colour of a photograph is taken for it."""
     positive = np.clip(np.nan_to_num(values), 0, None)
     heat = (positive / (positive.max() or 1))[:, :, None] * STRENGTH

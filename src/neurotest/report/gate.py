@@ -14,7 +14,7 @@ HIDES = "which inputs changed; a row whose interval holds the line may be chance
 
 
 @section("gate", title="May the new network replace the old one?", order=0, commands=("gate",))
-def gate(run: Run) -> Row:
+def _gate(run: Run) -> Row:
     summary = run["summary"]
     rows = [("by class", summary["by_class"]), ("by fault family", summary["by_family"])]
     tables = [(title, table) for title, table in rows if table]
@@ -25,7 +25,7 @@ def gate(run: Run) -> Row:
     steps = (("The new network from all sides", check),)
     return {
         "subject": f"{summary['old']} → {summary['new']}", "tables": tables,
-        "chart": differences(tables[0][1]) if tables else None,
+        "chart": _differences(tables[0][1]) if tables else None,
         "conclusion": Conclusion(sentence, bad=not summary["may_replace"], good=summary["may_replace"], steps=steps),
     }  # fmt: skip
 
@@ -41,7 +41,7 @@ def _worse(rows: list[Row] | None) -> str:
     return sentence + (f" {within} {'class is' if within == 1 else 'classes are'} lower within chance." if within else "")
 
 
-def differences(rows: list[Row]) -> charts.Chart | None:
+def _differences(rows: list[Row]) -> charts.Chart | None:
     """New minus old, with intervals, beside the line where nothing changes."""
     points = [
         {"name": row["name"], "old": row["old"], "new": row["new"], "inputs": row["inputs"],

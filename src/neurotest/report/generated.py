@@ -28,14 +28,14 @@ def stored_faults(run: Run) -> list[InputRow]:
     return sorted(rows, key=lambda row: (float(row.extra.get("l2") or 0.0), row.position))
 
 
-def beats_noise(summary: Row) -> bool | None:
+def _beats_noise(summary: Row) -> bool | None:
     """Whether the interval of the faults lies above that of noise; None where nobody can tell."""
     own, noise = summary.get("success_interval"), summary["random"].get("success_interval")
     return None if not own or not noise else own[0] > noise[1]
 
 
 @section("attack", title="What an attack breaks", order=0, commands=("attack",), template="generated.html.j2")
-def attack(run: Run) -> Row:
+def _attack(run: Run) -> Row:
     summary = run["summary"]
     size = summary["distance"]["linf"]
     changed = "" if size is None else f", their pixels changed by at most {100 * size:.0f} % of the range"
@@ -44,7 +44,7 @@ def attack(run: Run) -> Row:
 
 
 @section("diff", title="Networks that disagree", order=0, commands=("diff",), template="generated.html.j2")
-def diff(run: Run) -> Row:
+def _diff(run: Run) -> Row:
     summary = run["summary"]
     by_target = ", ".join(f"{name} on {count}" for name, count in summary["by_target"].items())
     wrong = f"wrong is {by_target}; on one input several can be"
@@ -55,7 +55,7 @@ def diff(run: Run) -> Row:
 @section(
     "illuminate", title="Which classes can be turned into which", order=0, commands=("illuminate",), template="generated.html.j2"
 )
-def illuminate(run: Run) -> Row:
+def _illuminate(run: Run) -> Row:
     summary = run["summary"]
     cells = summary["cells"]
     sentence = (
@@ -90,7 +90,7 @@ def _conclusion(run: Run, sentence: str) -> Conclusion:
     if (tolerance := _tolerance(summary)) is not None:
         sentence += f" (an answer is a fault if it moves by more than {tolerance:.4g})"
     noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
-    beats = beats_noise(summary)
+    beats = _beats_noise(summary)
     more = summary["faults"] > summary["random"]["faults"]
     verdict = {True: "", False: " The difference from noise is within chance.", None: ""}[beats]
     steps = (("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),)
@@ -100,14 +100,14 @@ def _conclusion(run: Run, sentence: str) -> Conclusion:
 
 
 @section("noise", title="Beside noise of the same size", order=10, commands=COMMANDS)
-def noise(run: Run) -> Row:
+def _noise(run: Run) -> Row:
     summary = run["summary"]
     name = summary.get("attack") or summary.get("method") or run["command"]
     return {"rows": [{"name": name, **summary}, {"name": "random noise", **summary["random"]}], "unstable": summary["unstable"]}
 
 
 @section("radius", title="Accuracy over the size of the change", order=20, commands=("attack", "diff"), template="chart.html.j2")
-def radius(run: Run) -> Row | None:
+def _radius(run: Run) -> Row | None:
     """The share of seeds without a fault of at most this size, in both norms."""
     seeds = run["summary"].get("seeds", run["summary"]["outputs"])
     faults = stored_faults(run)
@@ -129,7 +129,7 @@ def radius(run: Run) -> Row | None:
 
 
 @section("strips", title="Seed, fault, difference", order=50, commands=COMMANDS)
-def strips(run: Run) -> Row | None:
+def _strips(run: Run) -> Row | None:
     """Small and large changes, evenly through the order of size."""
     files = {(file.position, file.role): file.file for file in run.files()}
     faults = [row for row in stored_faults(run) if (row.position, "fault") in files]

@@ -35,7 +35,7 @@ HIDES = "distances between groups, their size or density: only neighbours are ke
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class _MapInputs:
     """Seeds and faults of a run: images, the class each is, that the network says, and the seed each comes from."""
 
     x: NDArray[np.generic]
@@ -46,7 +46,7 @@ class Shown:
 
 
 @section("map", title="Map of what the network sees", order=40, commands=COMMANDS, option="layout")
-def feature_map(run: Run, layout: str | None = None) -> Row | None:
+def _feature_map(run: Run, layout: str | None = None) -> Row | None:
     """layout: tsne or umap. Without one the section says how to get it: a map costs seconds."""
     if not run["summary"].get("faults"):
         return None
@@ -54,7 +54,7 @@ def feature_map(run: Run, layout: str | None = None) -> Row | None:
     if layout is None:
         return without
     try:
-        shown = shown_inputs(run)
+        shown = _shown_inputs(run)
         with guarded(run):
             target = stored_target(run)
         features = Extractor.of(None, target)(target, ArraySource(shown.x)).values
@@ -63,14 +63,14 @@ def feature_map(run: Run, layout: str | None = None) -> Row | None:
         return {**without, "problem": str(error)}
     names = list(run["classes"]) if "classes" in run else []
     chart = charts.Chart(
-        name="map", spec=drawn(_points(shown, points, names, target)), rows=_table(shown, points, names),
+        name="map", spec=_map_spec(_points(shown, points, names, target)), rows=_table(shown, points, names),
         shows=SHOWS.format(method=NAMES.get(layout, layout)), hides=HIDES,
     )  # fmt: skip
-    return {"problem": None, "charts": [chart], "rows": evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
+    return {"problem": None, "charts": [chart], "rows": _evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
             "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": NAMES.get(layout, layout)}  # fmt: skip
 
 
-def shown_inputs(run: Run) -> Shown:
+def _shown_inputs(run: Run) -> _MapInputs:
     """At most so many of each kind, evenly through them; faults that are stored as files only."""
     seeds, faults = _suite(run) if run["command"] in SUITES else _campaign(run)
     seeds, faults = _thinned(seeds), _thinned(faults)
@@ -79,7 +79,7 @@ def shown_inputs(run: Run) -> Shown:
         raise BadInput("no fault is stored as a file, or no seed: there is nothing to lay out.")
     label, predicted, root = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
     fault = np.arange(len(rows)) >= len(seeds)
-    return Shown(np.stack([row[0] for row in rows]), fault, label, predicted, root)
+    return _MapInputs(np.stack([row[0] for row in rows]), fault, label, predicted, root)
 
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def _suite(run: Run) -> tuple[list[Input], list[Input]]:
     return seeds, faults
 
 
-def evidence(shown: Shown, features: NDArray[np.float64], points: NDArray[np.float64]) -> list[Row]:
+def _evidence(shown: _MapInputs, features: NDArray[np.float64], points: NDArray[np.float64]) -> list[Row]:
     """Purity of seeds among seeds and of faults among seeds, in the layer and in the plane, each beside chance."""
     seeds, faults = ~shown.fault, shown.fault
     k = plane.NEIGHBOURS
@@ -144,7 +144,7 @@ def evidence(shown: Shown, features: NDArray[np.float64], points: NDArray[np.flo
     return rows
 
 
-def _points(shown: Shown, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
+def _points(shown: _MapInputs, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
     """A row per point, with its picture."""
     common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:COLOURED]}
     rows = _table(shown, points, names)
@@ -153,7 +153,7 @@ def _points(shown: Shown, points: NDArray[np.float64], names: list[str], target:
     return rows
 
 
-def _table(shown: Shown, points: NDArray[np.float64], names: list[str]) -> list[Row]:
+def _table(shown: _MapInputs, points: NDArray[np.float64], names: list[str]) -> list[Row]:
     flags, numbers = shown.fault.tolist(), (shown.label.tolist(), shown.predicted.tolist(), shown.root.tolist())
     return [
         {"kind": "fault" if fault else "seed", "x": round(x, 3), "y": round(y, 3), "true": class_name(label, names),
@@ -162,7 +162,7 @@ def _table(shown: Shown, points: NDArray[np.float64], names: list[str]) -> list[
     ]  # fmt: skip
 
 
-def drawn(rows: list[Row]) -> charts.Spec:
+def _map_spec(rows: list[Row]) -> charts.Spec:
     kinds, classes = ["seed", "fault"], list(dict.fromkeys(row["colour"] for row in rows if row["colour"] != "others"))
     domain = sorted(classes) + (["others"] if any(row["colour"] == "others" for row in rows) else [])
     words = ("kind", "true", "predicted", "seed")

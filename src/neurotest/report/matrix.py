@@ -20,7 +20,7 @@ SIDE = 20  # classes in a row or column; more are counted, not shown
 LABELS = 8  # of more classes than these a cell has no room for a large picture
 
 
-class Group(NamedTuple):
+class _ClassPair(NamedTuple):
     """Faults of one pair of classes, and the file of the one that shows them best."""
 
     true: int
@@ -30,7 +30,7 @@ class Group(NamedTuple):
 
 
 @section("matrix", title="What is taken for what", order=5, commands=COMMANDS)
-def matrix(run: Run) -> Row | None:
+def _matrix(run: Run) -> Row | None:
     """Classes without faults have neither row nor column; the most frequent ones come first where there are too many."""
     groups = _suite(run) if run["command"] in SUITES else _campaign(run)
     if not groups:
@@ -57,23 +57,23 @@ def _most(counts: Iterable[tuple[int, int]]) -> list[int]:
     return sorted(number for number, _ in total.most_common(SIDE))
 
 
-def _shown(groups: list[Group], rows: list[int], columns: list[int]) -> list[Group]:
+def _shown(groups: list[_ClassPair], rows: list[int], columns: list[int]) -> list[_ClassPair]:
     return [group for group in groups if group.true in rows and group.predicted in columns]
 
 
-def _campaign(run: Run) -> list[Group]:
+def _campaign(run: Run) -> list[_ClassPair]:
     """Families by their classes; the representative is that of the family with the smallest change."""
     pairs: dict[tuple[int, int], list[tuple[float, int, RunFile | None]]] = {}
     for family in families(run.path).families:
         change = family.representative
         pairs.setdefault(family.key[:2], []).append((change.distance[1], family.faults, change.file))
     return [
-        Group(*pair, sum(n for _, n, _ in rows), min(rows, key=lambda row: (row[2] is None, row[0]))[2])
+        _ClassPair(*pair, sum(n for _, n, _ in rows), min(rows, key=lambda row: (row[2] is None, row[0]))[2])
         for pair, rows in pairs.items()
     ]
 
 
-def _suite(run: Run) -> list[Group]:
+def _suite(run: Run) -> list[_ClassPair]:
     files = {file.position: file.file for file in run.files("fault")}
     pairs: dict[tuple[int, int], list[tuple[float, RunFile | None]]] = {}
     for row in stored_faults(run):
@@ -81,4 +81,4 @@ def _suite(run: Run) -> list[Group]:
         assert row.predicted is not None
         distance = float(row.extra.get("l2") or 0.0)
         pairs.setdefault((row.label, row.predicted), []).append((distance, files.get(row.position)))
-    return [Group(*pair, len(rows), min(rows, key=lambda row: (row[1] is None, row[0]))[1]) for pair, rows in pairs.items()]
+    return [_ClassPair(*pair, len(rows), min(rows, key=lambda row: (row[1] is None, row[0]))[1]) for pair, rows in pairs.items()]

@@ -7,5 +7,5 @@ from neurotest.runs.store import Run
 
 
 @section("neurons", title="Neurons the faults are caused by", order=40, holds=("neurons",))
-def neurons(run: Run) -> Row:
+def _neurons(run: Run) -> Row:
     return {"neurons": run["neurons"]}

@@ -50,7 +50,7 @@ def write_report(run_path: Path | str, out: Path | str | None = None, *, layout:
     layout: tsne or umap, with a map of seeds and faults, which costs seconds and opens the run's target; None: without.
     """
     with Run.open(run_path) as run:
-        page = run_page(run, layout=layout).encode("utf-8", "backslashreplace")  # names of files need not be Unicode
+        page = _run_page(run, layout=layout).encode("utf-8", "backslashreplace")  # names of files need not be Unicode
         if out is None:
             run.file(PAGE).write(page)
             return run.file(PAGE).path
@@ -58,7 +58,7 @@ def write_report(run_path: Path | str, out: Path | str | None = None, *, layout:
     return Path(out)
 
 
-def run_page(run: Run, **options: Any) -> str:
+def _run_page(run: Run, **options: Any) -> str:
     """options: what sections that have an option of that name are given."""
     applying = [section for section in sections(run["command"]) if section.applies(run)]
     if applying and run["state"] != "done":

@@ -17,7 +17,7 @@ PARTS = "In which layer the path of a mutant first leaves its seed's: faults bes
 PARTS_HIDE = "why it does; a layer that differs as often among the others says nothing about faults."
 
 
-def path_rows(explained: Explanation) -> list[Row]:
+def _path_rows(explained: Explanation) -> list[Row]:
     """A row for each layer and side, and at both ends what goes in and what comes out."""
     pair = explained.pair
     rows: list[Row] = []
@@ -37,11 +37,11 @@ def path_rows(explained: Explanation) -> list[Row]:
 
 
 def paths(explained: Explanation) -> charts.Chart:
-    rows = path_rows(explained)
-    return charts.Chart(name=f"path-{explained.fault}", spec=drawn(rows), rows=rows, shows=PATHS, hides=PATHS_HIDE)
+    rows = _path_rows(explained)
+    return charts.Chart(name=f"path-{explained.fault}", spec=_path_spec(rows), rows=rows, shows=PATHS, hides=PATHS_HIDE)
 
 
-def drawn(rows: list[Row]) -> charts.Spec:
+def _path_spec(rows: list[Row]) -> charts.Spec:
     layers = [row["layer"] for row in rows if row["side"] == "seed"]
     shown = [{**row, "words": _short(str(row["words"]))} for row in rows]
     x = charts.names(

@@ -22,30 +22,30 @@ TIMES = 10  # differences are shown so many times as large
 LONGEST_SOUND = 1 << 17  # bytes of a sound that stands in a page: 4 seconds at 16 kHz
 
 
-class Picture(str):
+class EmbeddedImage(str):
     """A picture as text. sound: what can be heard of the input, as text too; None for what is no sound."""
 
     sound: str | None = None
 
-    def heard(self, wav: bytes) -> Picture:
+    def heard(self, wav: bytes) -> EmbeddedImage:
         """The same picture, with a sound; one that is too long for a page is left out."""
         if len(wav) <= LONGEST_SOUND:
             self.sound = f"data:audio/wav;base64,{base64.b64encode(wav).decode()}"
         return self
 
 
-def embedded(content: bytes, kind: str = "png") -> Picture:
-    return Picture(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
+def _embedded(content: bytes, kind: str = "png") -> EmbeddedImage:
+    return EmbeddedImage(f"data:image/{kind};base64,{base64.b64encode(content).decode()}")
 
 
-def of_image(image: Any, form: str = "PNG", **settings: Any) -> Picture:
+def of_image(image: Any, form: str = "PNG", **settings: Any) -> EmbeddedImage:
     """Of a PIL image."""
     out = io.BytesIO()
     image.save(out, format=form, **settings)
-    return embedded(out.getvalue(), form.lower())
+    return _embedded(out.getvalue(), form.lower())
 
 
-def of_file(file: RunFile | None, *, sound: bool = True) -> Picture | None:
+def of_file(file: RunFile | None, *, sound: bool = True) -> EmbeddedImage | None:
     """Of an input that a run stores; None for what is no image. Large ones are made smaller, so that a page can be sent.
 
     sound: whether a sound can be played, too.
@@ -55,13 +55,13 @@ def of_file(file: RunFile | None, *, sound: bool = True) -> Picture | None:
         return None
     content = shown.read(LARGEST)
     try:
-        drawn = embedded(content) if len(content) <= SMALL or codec.is_wav(file) else of_input(codec.decode_picture(shown))
+        drawn = _embedded(content) if len(content) <= SMALL or codec.is_wav(file) else of_input(codec.decode_picture(shown))
         return drawn.heard(file.read(LARGEST)) if drawn is not None and sound and codec.is_wav(file) else drawn
     except BadInput:  # one damaged picture takes away itself and not the page
         return None
 
 
-def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), rate: int | None = None) -> Picture | None:
+def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), rate: int | None = None) -> EmbeddedImage | None:
     """Of an image or a sound; `bounds` are black and white of floats. Large images are made smaller.
 
     rate: samples a second, with which a sound can be played, too.
@@ -81,7 +81,7 @@ def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), rate: in
     return of_image(image, "JPEG", quality=85)
 
 
-def small(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), side: int = 48) -> Picture | None:
+def small(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), side: int = 48) -> EmbeddedImage | None:
     """Of an input of which there are hundreds on a page."""
     from PIL import Image
 
@@ -93,7 +93,7 @@ def small(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), side: int =
     return of_image(image) if grey.shape[0] == 1 else of_image(image, "JPEG", quality=80)
 
 
-def of_difference(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Picture | None:
+def of_difference(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> EmbeddedImage | None:
     """How far each value lies from the seed's, ten times; black: not changed. Of sounds, decibels in each band and time."""
     from PIL import Image
 

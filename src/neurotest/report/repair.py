@@ -18,7 +18,7 @@ HIDES = "whether a difference is more than chance; the intervals in the table sa
 
 
 @section("repair", title="Repair", order=0, commands=COMMANDS)
-def repair(run: Run) -> Row:
+def _repair(run: Run) -> Row:
     summary = run["summary"]
     rows = [
         {
@@ -30,11 +30,11 @@ def repair(run: Run) -> Row:
     return {
         "subject": summary["target"], "rows": rows, "sides": _sides(summary),
         "names": list(summary["controls"]), "conclusion": _conclusion(run),
-        "chart": accuracies(rows, list(summary["controls"])),
+        "chart": _accuracies(rows, list(summary["controls"])),
     }  # fmt: skip
 
 
-def accuracies(rows: list[Row], controls: list[str]) -> charts.Chart:
+def _accuracies(rows: list[Row], controls: list[str]) -> charts.Chart:
     """Accuracy of every set before, after, and of the networks that the controls made."""
     points = []
     for row in rows:
@@ -132,7 +132,7 @@ def _ordered(sets: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 @section("repair-flips", title="What changed", order=10, commands=COMMANDS)
-def repair_flips(run: Run) -> Row | None:
+def _repair_flips(run: Run) -> Row | None:
     classes = run["classes"]
     files = {(file.position, file.role): file.file for file in run.files()}
     groups: dict[str, list[Row]] = {"fixed": [], "broken": []}

@@ -13,16 +13,16 @@ HIDES = "that no smaller change exists. The estimate is no guarantee: where a sm
 
 
 @section("robustness", title="How small a change fools the network", order=0, commands=("robustness",))
-def robustness(run: Run) -> Row:
+def _robustness(run: Run) -> Row:
     summary = run["summary"]
     rows = sorted(summary["rows"], key=lambda row: (row["score"] is None, row["score"] or 0.0))
     return {
-        "subject": run["config"]["target"], "rows": rows[:SHOWN], "chart": distances(rows[:SHOWN], summary["norm"]),
+        "subject": run["config"]["target"], "rows": rows[:SHOWN], "chart": _distances(rows[:SHOWN], summary["norm"]),
         "conclusion": _conclusion(run),
     }  # fmt: skip
 
 
-def distances(rows: list[Row], norm: str) -> charts.Chart | None:
+def _distances(rows: list[Row], norm: str) -> charts.Chart | None:
     """Estimate and smallest change of each input, the least robust first."""
     kinds = {"score": "estimate", "upper": "smallest change found"}
     points = [

@@ -10,7 +10,7 @@ SHOWN = 20
 
 
 @section("score-files", title="Scores", order=0, commands=("score",), template="scores.html.j2")
-def scores(run: Run) -> Row:
+def _scores(run: Run) -> Row:
     summary, config = run["summary"], run["config"]
     methods = [{"name": name, **one, "picks": _picks(one)} for name, one in summary["methods"].items()]
     sentence = f"{plural(summary['scored'], 'input')} of {summary['inputs']:,} have scores"

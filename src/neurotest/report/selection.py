@@ -46,7 +46,7 @@ def wrong_inputs(inputs: list[InputRow]) -> dict[int, bool] | None:
 
 
 @section("selection", title="Label these first", order=0, commands=COMMANDS)
-def selection(run: Run) -> Row:
+def _selection(run: Run) -> Row:
     inputs = run.inputs()
     wrong = wrong_inputs(inputs)
     picked = next((method.picked for method in run.methods()), 0)
@@ -86,7 +86,7 @@ def _conclusion(run: Run, picked: int, pool: int) -> Conclusion:
 
 
 @section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
-def looks(run: Run) -> Row | None:
+def _looks(run: Run) -> Row | None:
     """What was found in the unlabelled pool, and what each round of an adaptive method promised and held."""
     methods = _methods(run, "prior")
     shared = next((row["prior"] for row in methods if row["prior"].get("shares")), None)
@@ -107,7 +107,7 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
 
 
 @section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
-def rounds(run: Run) -> Row:
+def _rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
     from neurotest.select.adaptive.status import status_of  # and the whole of adaptive selection
 
@@ -118,30 +118,30 @@ def rounds(run: Run) -> Row:
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)
-def accuracy(run: Run) -> Row | None:
+def _accuracy(run: Run) -> Row | None:
     methods = _methods(run, "accuracy")
     return {"methods": methods} if methods else None
 
 
 @section("picked-faults", title="Share of the picked inputs that are faults", order=20, commands=COMMANDS)
-def picked_faults(run: Run) -> Row | None:
+def _picked_faults(run: Run) -> Row | None:
     methods = _methods(run, "fdr")
     return {"methods": methods} if methods else None
 
 
 @section("faults-per-label", title="Faults found per labels spent", order=2, commands=COMMANDS, template="chart.html.j2")
-def faults_per_label(run: Run) -> Row | None:
+def _faults_per_label(run: Run) -> Row | None:
     wrong = wrong_inputs(run.inputs())
     ranked = [method.name for method in run.methods() if method.ranked]
     if wrong is None or not ranked or not _methods(run, "fdr"):
         return None
     curves = {name: np.cumsum([wrong[row.position] for row in run.ranking(name)]) for name in ranked}
-    spec = found_curves(curves, sum(wrong.values()), run.methods()[0].picked)
+    spec = _found_curves(curves, sum(wrong.values()), run.methods()[0].picked)
     rows = spec["layer"][-1]["data"]["values"]
     return {"charts": [charts.Chart(name="faults-per-label", spec=spec, rows=rows, shows=CURVES, hides=CURVES_HIDE)]}
 
 
-def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
+def _found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
     n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE))
     at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
@@ -166,7 +166,7 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
 
 
 @section("picks", title="", order=4, commands=COMMANDS)
-def picks(run: Run) -> Row:
+def _picks(run: Run) -> Row:
     inputs = {row.position: row for row in run.inputs()}
     labels = {row.position: row.label for row in run.labels()}
     inputs |= {p: row._replace(label=labels[p]) for p, row in inputs.items() if p in labels and row.label is None}

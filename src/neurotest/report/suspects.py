@@ -10,7 +10,7 @@ SHOWN = 40
 
 
 @section("suspects", title="Labels that look wrong", order=0, commands=("suspects",))
-def suspects(run: Run) -> Row:
+def _suspects(run: Run) -> Row:
     files = {file.position: file.file for file in run.files("picked")}
     rows = run["summary"]["suspects"][:SHOWN]
     shown = [{**row, "picture": pictures.of_file(files.get(row["index"])), "name": row.get("name")} for row in rows]

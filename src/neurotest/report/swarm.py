@@ -16,7 +16,7 @@ COURSE_HIDES = "whether more evaluations would break the others, or how the cont
 
 
 @section("swarm", title="Inputs that a swarm search breaks", order=0, commands=COMMANDS)
-def swarm(run: Run) -> Row:
+def _swarm(run: Run) -> Row:
     summary, name = run["summary"], run.path.name
     ways = plural(summary["families"], "fault family", "fault families")
     sentence = f"{summary['roots']} of {plural(summary['seeds'], 'seed')} fail, in {ways}."
@@ -55,14 +55,14 @@ def _beside(summary: Row) -> str:
 
 
 @section("controls", title="Beside controls on the same seeds", order=10, commands=COMMANDS)
-def controls(run: Run) -> Row:
+def _controls(run: Run) -> Row:
     summary = run["summary"]
     rows = [{**summary, "name": f"swarm, {summary['fitness']}", "failed": summary["roots"]}]
     return {"rows": rows + [{**row, "name": NAMES.get(name, name)} for name, row in summary["controls"].items()]}
 
 
 @section("swarm-growth", title="How it went", order=20, commands=COMMANDS, holds=("swarm",), template="chart.html.j2")
-def swarm_growth(run: Run) -> Row | None:
+def _swarm_growth(run: Run) -> Row | None:
     """Seeds that fail, and the mean best fitness, against evaluations per seed."""
     course = join_courses([[Moment(*moment) for moment in moments] for moments in run["swarm"]["courses"]])
     if not course:

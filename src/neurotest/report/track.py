@@ -19,7 +19,7 @@ LONG = 500  # characters of a parameter, which is what MLflow takes
 
 
 @dataclass(frozen=True)
-class Record:
+class _RunRecord:
     """What a tracker is told of a run. Names are those of `--json` and `--fail-if`, with dots."""
 
     name: str
@@ -30,7 +30,7 @@ class Record:
     files: tuple[Path, ...]
 
 
-def record(path: str | Path) -> Record:
+def _record_of(path: str | Path) -> _RunRecord:
     """The record of a finished run."""
     with Run.open(path) as run:
         if run["state"] != "done":
@@ -41,7 +41,7 @@ def record(path: str | Path) -> Record:
     settings = {name: str(value)[:LONG] for name, value in _leaves(config) if value is not None}
     numbers = {name: float(value) for name, value in _leaves(summary) if _is_number(value)}
     few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MOST])
-    return Record(place.name, str(command), str(version), settings, few, files)
+    return _RunRecord(place.name, str(command), str(version), settings, few, files)
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -66,7 +66,7 @@ def track(run: str | Path, tracker: str) -> str:
     that the tracker's own settings name (MLFLOW_TRACKING_URI, WANDB_MODE, ...).
     """
     send, place = _tracker(tracker)
-    return send(record(run), place)
+    return send(_record_of(run), place)
 
 
 def check_tracker(tracker: str) -> None:
@@ -76,14 +76,14 @@ def check_tracker(tracker: str) -> None:
     need(package, "track", f"--track {tracker}")
 
 
-def _tracker(spec: str) -> tuple[Callable[[Record, str], str], str]:
+def _tracker(spec: str) -> tuple[Callable[[_RunRecord, str], str], str]:
     name, _, place = spec.partition(":")
     if name not in TRACKERS:
         raise BadInput(f"--track {spec!r}: there is no tracker {name!r}. {near(name, TRACKERS)}")
     return TRACKERS[name], place or "neurotest"
 
 
-def _mlflow(record: Record, experiment: str) -> str:
+def _mlflow(record: _RunRecord, experiment: str) -> str:
     mlflow = need("mlflow", "track", "--track mlflow")
     mlflow.set_experiment(experiment)
     with mlflow.start_run(run_name=record.name) as active:
@@ -100,7 +100,7 @@ def _safe(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-./ ") else "_" for c in name)
 
 
-def _wandb(record: Record, project: str) -> str:
+def _wandb(record: _RunRecord, project: str) -> str:
     wandb = need("wandb", "track", "--track wandb")
     with wandb.init(
         project=project, name=record.name, job_type=record.command, config={**record.settings, "neurotest": record.version}
@@ -114,4 +114,4 @@ def _wandb(record: Record, project: str) -> str:
         return f"wandb run {active.id} of {project!r} ({active.dir if active.offline else active.url})"
 
 
-TRACKERS: dict[str, Callable[[Record, str], str]] = {"mlflow": _mlflow, "wandb": _wandb}
+TRACKERS: dict[str, Callable[[_RunRecord, str], str]] = {"mlflow": _mlflow, "wandb": _wandb}

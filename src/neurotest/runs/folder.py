@@ -43,7 +43,7 @@ def own(pattern: str, *folders: str) -> re.Pattern[str]:
     return compiled
 
 
-def is_own(name: str) -> bool:
+def _is_own(name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in _own)
 
 
@@ -123,7 +123,7 @@ class Folder:
         """Remove every file that neurotest put here, but for the database and the lock; what a person put here stays."""
         self.sweep()
         for name in list(self.names()):
-            if is_own(name):
+            if _is_own(name):
                 self.file(name).remove()
         for folder in _own_folders:
             self.remove_folder(folder)
@@ -213,7 +213,7 @@ class RunFile:
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
         """A new file that gets this name, synced, when the block ends well, and is removed otherwise."""
-        assert self.folder.anything or is_own(self.name), f"{self.name} is no declared name of a file in a run"
+        assert self.folder.anything or _is_own(self.name), f"{self.name} is no declared name of a file in a run"
         with self._part() as (handle, part):
             number = handle.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             with os.fdopen(number, "w+b") as file:

@@ -56,18 +56,18 @@ def application(title: str, page: str, summary: str) -> FastAPI:
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
-        return file(page)
+        return _static_file(page)
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
         if name not in STATIC:
             raise Missing("there is no such file.")
-        return file(name)
+        return _static_file(name)
 
     return app
 
 
-def file(name: str) -> Response:
+def _static_file(name: str) -> Response:
     """A file of this package; `base.css` is the style sheet of the reports."""
     package, place = ("neurotest.report", "templates/style.css") if name == "base.css" else (__package__, f"static/{name}")
     content = (resources.files(str(package)) / place).read_bytes()
@@ -119,7 +119,7 @@ def serve(app: FastAPI, access: Access, listener: socket.socket, *, browser: boo
         timeout_graceful_shutdown=3, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
     # uvicorn passes an interrupt on when all is closed
-    with opened(access) if browser else nullcontext(), suppress(KeyboardInterrupt):
+    with _opened(access) if browser else nullcontext(), suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -135,7 +135,7 @@ def announce(access: Access, run: str, *, as_json: bool) -> None:
 
 
 @contextmanager
-def opened(access: Access) -> Iterator[None]:
+def _opened(access: Access) -> Iterator[None]:
     """The page in a browser, from a thread, since some browsers hold up whoever starts them.
 
     Every user of the machine can read command lines. So the browser is given a file that only this user can read, and which leads

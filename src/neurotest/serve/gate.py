@@ -37,7 +37,7 @@ HEADERS = {
 }
 
 
-class Bucket:
+class _Bucket:
     """So many requests per second, after a first burst."""
 
     def __init__(self, per_second: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -53,7 +53,7 @@ class Bucket:
         return True
 
 
-class Refused(Exception):
+class _Refused(Exception):
     """A request that goes no further."""
 
     def __init__(self, status: int, reason: str, **headers: str) -> None:
@@ -64,10 +64,10 @@ class Refused(Exception):
 class Gate:
     """The application behind the checks."""
 
-    def __init__(self, app: App, access: Access, *, guests: Bucket | None = None, users: Bucket | None = None) -> None:
+    def __init__(self, app: App, access: Access, *, guests: _Bucket | None = None, users: _Bucket | None = None) -> None:
         self.app, self.access = app, access
-        self.guests = guests or Bucket(KNOCKS_PER_SECOND, KNOCKS)
-        self.users = users or Bucket(PER_SECOND, BURST)
+        self.guests = guests or _Bucket(KNOCKS_PER_SECOND, KNOCKS)
+        self.users = users or _Bucket(PER_SECOND, BURST)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -87,7 +87,7 @@ class Gate:
             self._refuse_strangers(scope, headers)
             body = await _body(headers, receive)
             _refuse_forms(scope["method"], headers, body)
-        except Refused as refusal:
+        except _Refused as refusal:
             content = json.dumps({"detail": refusal.reason}).encode()
             await _answer(shielded, refusal.status, content, {"content-type": "application/json", **refusal.headers})
             return
@@ -95,12 +95,12 @@ class Gate:
 
     def _refuse_foreign(self, method: str, headers: dict[str, str]) -> None:
         if headers.get("host") not in self.access.hosts:
-            raise Refused(400, f"This server is called {self.access.address} and nothing else.")
+            raise _Refused(400, f"This server is called {self.access.address} and nothing else.")
         origins = {f"http://{host}" for host in self.access.hosts}
         if "origin" in headers and headers["origin"] not in origins:
-            raise Refused(403, "A page of another site asked: refused.")
+            raise _Refused(403, "A page of another site asked: refused.")
         if method not in ("GET", "HEAD") and headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            raise Refused(403, "A page of another site asked: refused.")
+            raise _Refused(403, "A page of another site asked: refused.")
 
     def _entrance(self, scope: Scope) -> str | None:
         """The cookie for whoever comes with the token; None for a request without one."""
@@ -117,7 +117,7 @@ class Gate:
             self._turn_away()
         _admit(scope)
         if not self.users.take():
-            raise Refused(429, "Too many requests: wait a second.", **{"retry-after": "1"})
+            raise _Refused(429, "Too many requests: wait a second.", **{"retry-after": "1"})
 
     def _has_cookie(self, headers: dict[str, str]) -> bool:
         try:
@@ -128,8 +128,8 @@ class Gate:
 
     def _turn_away(self) -> None:
         if not self.guests.take():
-            raise Refused(429, "Too many requests without the token: wait.", **{"retry-after": "1"})
-        raise Refused(
+            raise _Refused(429, "Too many requests without the token: wait.", **{"retry-after": "1"})
+        raise _Refused(
             401, "Open the address that neurotest printed when it started: it holds the token.", **{"www-authenticate": "Bearer"}
         )
 
@@ -154,24 +154,24 @@ def _headers(scope: Scope) -> dict[str, str]:
     for raw, value in scope["headers"]:
         name = raw.decode("latin-1").lower()
         if name in headers and name in ("host", "origin", "authorization", "content-length", "content-type"):
-            raise Refused(400, f"The header {name} came twice.")
+            raise _Refused(400, f"The header {name} came twice.")
         headers[name] = f"{headers[name]}; {text}" if (text := value.decode("latin-1")) and name in headers else text
     return headers
 
 
 async def _body(headers: dict[str, str], receive: Receive) -> bytes:
     """All of it, at most LARGEST bytes."""
-    too_large = Refused(413, f"A request has at most {LARGEST:,} bytes.", connection="close")
+    too_large = _Refused(413, f"A request has at most {LARGEST:,} bytes.", connection="close")
     length = headers.get("content-length", "0")
     if not length.isascii() or not length.isdigit() or len(length) > 12:
-        raise Refused(400, "The header content-length is no number.")
+        raise _Refused(400, "The header content-length is no number.")
     if int(length) > LARGEST:
         raise too_large
     body, more = b"", True
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refused(400, "The request ended early.")
+            raise _Refused(400, "The request ended early.")
         body += message.get("body", b"")
         more = message.get("more_body", False)
         if len(body) > LARGEST:
@@ -183,7 +183,7 @@ def _refuse_forms(method: str, headers: dict[str, str], body: bytes) -> None:
     """What a form of another page can send is no JSON."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if method not in ("GET", "HEAD") and body and kind != "application/json":
-        raise Refused(415, "Send JSON: content-type application/json.")
+        raise _Refused(415, "Send JSON: content-type application/json.")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

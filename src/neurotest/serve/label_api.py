@@ -28,7 +28,7 @@ SUMMARY = "Labels for an adaptive selection: the next input, answers, undo, a gr
 Format = Literal["csv", "folder", "label-studio"]
 
 
-def application(path: Path, labelling: Labelling, owner: Owner, by: str = "") -> FastAPI:
+def _application(path: Path, labelling: Labelling, owner: Owner, by: str = "") -> FastAPI:
     """Every answer about the run is given by its owner."""
     app = frame.application("neurotest label", "label.html", SUMMARY)
     target = str(labelling.run["config"].get("target", ""))
@@ -79,7 +79,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
     @app.get("/api/export", response_class=Response, responses={200: {"content": {"text/csv": {}, "application/zip": {}}}})
     def get_export(form: Annotated[Format, Query(alias="format")] = "csv") -> Response:
         """Everything that was handed out so far, with its labels: a table, or an archive of a folder or of Label Studio tasks."""
-        name, kind, content = exported(path, form)
+        name, kind, content = _exported(path, form)
         return Response(content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
@@ -127,7 +127,7 @@ def _add_answering(app: FastAPI, labelling: Labelling, owner: Owner) -> None:
         return owner.ask(lambda: labelling.answer_grid(body.holder, body.right, body.wrong, body.by))
 
 
-def exported(path: Path, form: Format) -> tuple[str, str, bytes]:
+def _exported(path: Path, form: Format) -> tuple[str, str, bytes]:
     """Name, kind and content of what `neurotest export --all` writes."""
     from neurotest.select.exchange import export
 
@@ -160,7 +160,7 @@ def run(
     numbers = isinstance(labelling, Quantities)  # their order is known: no selector learns beside the page
     chooser = None if numbers else Chooser(path, lambda answer: owner.later(lambda: labelling.take(answer)))
     try:
-        app = owner.ask(lambda: application(path, labelling, owner, by))
+        app = owner.ask(lambda: _application(path, labelling, owner, by))
         access = owner.ask(lambda: Access.of(str(labelling.run["id"]), listener.getsockname()[1]))
         owner.ask(lambda: labelling.start(chooser.ask if chooser else lambda request: None, owner.later))
         frame.announce(access, str(path), as_json=as_json)

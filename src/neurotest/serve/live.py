@@ -38,13 +38,13 @@ WORDS = ("true", "predicted", "operator", "change", "root_file")  # where a sear
 VIEWS = ("seed", "fault", "difference", "shrunk")
 
 
-def key_text(key: Key) -> str:
+def _key_text(key: Key) -> str:
     """A family as a short word of an address."""
     return hashlib.blake2b(dumps(list(key)).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
-class Grouped:
+class _Grouped:
     """The families of a run at one moment."""
 
     changed: str
@@ -57,7 +57,7 @@ class Live:
 
     def __init__(self, path: Path, network: Any = None) -> None:
         self.path, self.network = path, network
-        self._grouped: Grouped | None = None
+        self._grouped: _Grouped | None = None
         self._parts: Entry = {"changed": "", "parts": []}
         self._parts_due = 0.0
         self._busy = threading.Lock()  # grouping and drawing are done once for all who ask
@@ -163,12 +163,12 @@ class Live:
 
     # -- families and faults
 
-    def grouped(self) -> Grouped:
+    def grouped(self) -> _Grouped:
         with self._busy, Run.open(self.path) as run:
             self._refuse_others()
             changed = self._changed(run, self._state(run))
             if self._grouped is None or self._grouped.changed != changed:
-                self._grouped = Grouped(changed, families(self.path), shrunk_of(run))
+                self._grouped = _Grouped(changed, families(self.path), shrunk_of(run))
             return self._grouped
 
     def _refuse_others(self) -> None:
@@ -187,7 +187,7 @@ class Live:
         ]  # fmt: skip
         shown = [
             {
-                **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": key_text(family.key),
+                **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": _key_text(family.key),
                 "faults": row["faults"], "seeds": row["roots"], "fault": row["fault"], "linf": row["linf"],
                 "picture": row["file"] is not None, "shrunk": family.key in group.shrunk,
             }
@@ -200,7 +200,7 @@ class Live:
 
     def faults(self, key: str, offset: int, limit: int) -> Entry:
         """The faults of one family, those with a picture first, the smallest change first."""
-        named = [family.key for family in self.grouped().families.families if key_text(family.key) == key]
+        named = [family.key for family in self.grouped().families.families if _key_text(family.key) == key]
         if not named:
             raise Missing("there is no such family.")
         with Run.open(self.path) as run:
@@ -226,7 +226,7 @@ class Live:
             change, rate = change_words(run, mutant.chain), run.rate
         true, predicted = (class_name(one, classes or None) for one in mutant.family[:2])
         return {
-            "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": key_text(mutant.family),
+            "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": _key_text(mutant.family),
             "change": change, "oracle": mutant.oracle or "", "judged": judged_by(mutant.oracle or ""),
             "times": None if share is None else times_of(share), "seed": names.get(mutant.root, str(mutant.root)),
             "l0": mutant.distance[0], "l2": mutant.distance[1], "linf": mutant.distance[2], "pictures": views,

@@ -28,7 +28,7 @@ JobId = Annotated[str, models.Field(pattern=r"^[0-9a-f]{8}$")]
 Key = Annotated[str, models.Field(pattern=r"^[0-9a-f]{16}$")]
 
 
-def application(live: Live, jobs: Jobs) -> FastAPI:
+def _application(live: Live, jobs: Jobs) -> FastAPI:
     app = frame.application("neurotest serve", "live.html", SUMMARY)
 
     @app.get("/api/state", response_model=models.State)
@@ -111,7 +111,7 @@ def run(
     access = Access.of(live.id, listener.getsockname()[1])
     try:
         frame.announce(access, str(path), as_json=as_json)
-        frame.serve(application(live, jobs), access, listener, browser=browser)
+        frame.serve(_application(live, jobs), access, listener, browser=browser)
     finally:
         jobs.close()
         listener.close()

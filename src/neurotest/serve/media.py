@@ -35,7 +35,7 @@ class Shown:
 PNG, WAV = "image/png", "audio/wav"
 
 
-def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
+def _kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     """How such inputs are shown; of sound there is a picture, too."""
     if is_sound(dtype, shape):
         return WAV
@@ -68,7 +68,7 @@ class Pictures:
             self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
             if len(self.source) < len(contents):
                 raise BadInput(f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
-            self.kind = kind_of(self.source.dtype, self.source.shape)
+            self.kind = _kind_of(self.source.dtype, self.source.shape)
         except BadInput as error:
             if pool is not None:
                 raise

@@ -25,7 +25,7 @@ Kind = Literal["explain", "shrink"]
 
 
 @dataclass(frozen=True)
-class Job:
+class SideJob:
     """One job, as its folder keeps it."""
 
     id: str
@@ -53,17 +53,17 @@ class Jobs:
         self._process: BaseProcess | None = None
         self._closed = False
 
-    def list(self) -> list[Job]:
+    def list(self) -> list[SideJob]:
         with self._lock:
             return list(self._jobs.values())
 
-    def find(self, number: str) -> Job:
+    def find(self, number: str) -> SideJob:
         with self._lock:
             if number not in self._jobs:
                 raise Missing(f"there is no job {number}.")
             return self._jobs[number]
 
-    def start(self, kind: Kind, fault: int) -> Job:
+    def start(self, kind: Kind, fault: int) -> SideJob:
         """A new job for a fault, or the one that is under way for it."""
         with self._lock:
             active = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
@@ -71,7 +71,7 @@ class Jobs:
                 return same[0]
             if len(active) >= MOST:
                 raise Taken(f"{MOST} jobs are waiting already: try again when one of them is done.")
-            job = Job(secrets.token_hex(4), kind, fault)
+            job = SideJob(secrets.token_hex(4), kind, fault)
             self._note(job)  # a place that cannot be written to is refused here
         threading.Thread(target=self._work, name=f"neurotest-job-{job.id}", args=(not active,), daemon=True).start()
         return job
@@ -90,7 +90,7 @@ class Jobs:
             process.terminate()
             process.join(5)
 
-    def _note(self, job: Job) -> None:
+    def _note(self, job: SideJob) -> None:
         self._jobs[job.id] = job
         try:
             Folder(self.path).file(f"jobs/serve-{job.id}/{JOB}").write(json.dumps(asdict(job)))
@@ -122,7 +122,7 @@ class Jobs:
                     self._note(job)
 
 
-def _stored(path: Path) -> list[Job]:
+def _stored(path: Path) -> list[SideJob]:
     """Jobs of earlier servers; what had not ended then never will."""
     folder = Folder(path)
     jobs = []
@@ -130,7 +130,7 @@ def _stored(path: Path) -> list[Job]:
         match = OURS.fullmatch(name)
         if match and name.endswith(JOB):
             try:
-                job = Job(**json.loads(folder.file(name).read(1 << 16)))
+                job = SideJob(**json.loads(folder.file(name).read(1 << 16)))
             except (BadInput, ValueError, TypeError):
                 continue
             fits = job.id == match["id"] and job.kind in ("explain", "shrink") and type(job.fault) is int
@@ -141,7 +141,7 @@ def _stored(path: Path) -> list[Job]:
     return jobs
 
 
-def _serve(connection: Any, path: str, job: Job, network: Any, train: str | None) -> None:
+def _serve(connection: Any, path: str, job: SideJob, network: Any, train: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
     try:
         place = Path(path)
@@ -151,7 +151,7 @@ def _serve(connection: Any, path: str, job: Job, network: Any, train: str | None
         connection.send(replace(job, state="failed", message=str(error)))
 
 
-def _explain(path: Path, job: Job, network: Any, train: str | None) -> str:
+def _explain(path: Path, job: SideJob, network: Any, train: str | None) -> str:
     from neurotest.campaign.explain import Explanation, explain
     from neurotest.report.explain import headline, page
 
@@ -162,7 +162,7 @@ def _explain(path: Path, job: Job, network: Any, train: str | None) -> str:
     return headline(explained)
 
 
-def _shrink(path: Path, job: Job, network: Any) -> str:
+def _shrink(path: Path, job: SideJob, network: Any) -> str:
     from neurotest.campaign.shrink import shrink
 
     (family,) = shrink(path, network, fault=job.fault)["families"]

@@ -16,11 +16,11 @@ from tests.unit.report.subjects import HOSTILE, inputs, network
 
 import neurotest
 from neurotest import registry
-from neurotest.check.accuracy import calibration_error, calibration_interval
+from neurotest.check.accuracy import _calibration_error, _calibration_interval
 from neurotest.check.finding import Examined, Finding, Picture, ranked
-from neurotest.check.slices import fifths, foretold_errors
+from neurotest.check.slices import _fifths, _foretold_errors
 from neurotest.check.subject import Clock, Subject
-from neurotest.check.trigger import stamped
+from neurotest.check.trigger import _stamped
 from neurotest.cli.junit import write_junit
 from neurotest.errors import BadInput, Interrupted
 from neurotest.report import write_report
@@ -158,8 +158,8 @@ def test_little_time_uses_fewer_inputs_and_says_so(monkeypatch: pytest.MonkeyPat
 
 def test_calibration_by_hand() -> None:
     confidence, right = np.array([0.6, 0.6, 0.9, 0.9]), np.array([True, False, True, True])
-    assert calibration_error(confidence, right, 2) == pytest.approx((2 * 0.1 + 2 * 0.1) / 4)
-    assert calibration_error(confidence, right, 1) == pytest.approx(0)
+    assert _calibration_error(confidence, right, 2) == pytest.approx((2 * 0.1 + 2 * 0.1) / 4)
+    assert _calibration_error(confidence, right, 1) == pytest.approx(0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -167,15 +167,15 @@ def test_calibration_by_hand() -> None:
 def test_a_calibrated_network_is_seldom_called_otherwise(seed: int) -> None:
     random = np.random.default_rng(seed)
     confidence = random.uniform(0.5, 1, 400)
-    error = calibration_interval(confidence, random.random(400) < confidence, 15, seed)
+    error = _calibration_interval(confidence, random.random(400) < confidence, 15, seed)
     assert error.low < 0.08
-    sure = calibration_interval(confidence, random.random(400) < confidence - 0.4, 15, seed)
+    sure = _calibration_interval(confidence, random.random(400) < confidence - 0.4, 15, seed)
     assert sure.low > 0.15
 
 
 def test_fifths_hold_every_input_once() -> None:
     values = np.random.default_rng(0).integers(0, 4, 100).astype(float)
-    parts = fifths(values)
+    parts = _fifths(values)
     assert sorted(np.concatenate(parts).tolist()) == list(range(100))
     for one in parts:
         for other in parts:
@@ -188,14 +188,14 @@ def test_confidence_foretells_at_the_best_temperature() -> None:
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (probs.cumsum(axis=1) > random.random((4000, 1))).argmax(axis=1)
     wrong = float((logits.argmax(axis=1) != labels).mean())
-    assert foretold_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
+    assert _foretold_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
 
 
 def test_a_patch_is_put_where_it_is_said() -> None:
     x, patch = torch.zeros(2, 1, 5, 6), torch.arange(1.0, 5.0).reshape(1, 2, 2)
-    result = stamped(x, patch, np.array([0, 3]), np.array([4, 1]))
+    result = _stamped(x, patch, np.array([0, 3]), np.array([4, 1]))
     assert result[0, 0, :2, 4:].tolist() == [[1, 2], [3, 4]]
     assert result[1, 0, 3:5, 1:3].tolist() == [[1, 2], [3, 4]]
     assert result.sum() == 20
-    each = stamped(x, torch.stack([patch, 2 * patch]), np.array([0, 0]), np.array([0, 0]))
+    each = _stamped(x, torch.stack([patch, 2 * patch]), np.array([0, 0]), np.array([0, 0]))
     assert each.sum(dim=(1, 2, 3)).tolist() == [10, 20]

@@ -11,7 +11,7 @@ import torch
 from tests.unit.repair.subjects import plan
 
 from neurotest.generate.gradient.attacks import PGD
-from neurotest.repair.lessons import COOL, Aim, Ingredients, Lessons, distance
+from neurotest.repair.lessons import COOL, Aim, Ingredients, Lessons, _distance
 from neurotest.repair.plan import Plan
 
 
@@ -83,8 +83,8 @@ def test_distance_by_hand() -> None:
     """p = (1/2, 1/2) and q = (1/4, 3/4) after softening: KL(p, q) = ln(4/3) / 2, times the temperature squared."""
     old = torch.zeros(1, 2)
     new = torch.tensor([[0.0, COOL * math.log(3)]])
-    assert math.isclose(float(distance(new, old)), COOL**2 * math.log(4 / 3) / 2, rel_tol=1e-5)
-    assert float(distance(old, old)) == 0
+    assert math.isclose(float(_distance(new, old)), COOL**2 * math.log(4 / 3) / 2, rel_tol=1e-5)
+    assert float(_distance(old, old)) == 0
 
 
 def test_wrong_answers_of_the_old_network_are_not_taught(ready: Plan) -> None:
@@ -192,5 +192,5 @@ def test_anchors_have_no_label_and_cost_nothing_on_the_old_network(ready: Plan) 
         moved = copy.deepcopy(ready.target.module)
         moved[-1].bias += torch.tensor([0.5, 0.0, -0.5])
         x = lessons._anchors(np.arange(8))
-        expected = 2.0 * distance(ready.target.holding(moved).logits(x), ready.target.logits(x))
+        expected = 2.0 * _distance(ready.target.holding(moved).logits(x), ready.target.logits(x))
         assert float(lessons.loss(moved, rows)) == pytest.approx(float(expected), rel=1e-4)

@@ -15,7 +15,7 @@ from neurotest.repair.lessons import Ingredients, Lessons
 from neurotest.repair.plan import Plan
 from neurotest.repair.protocol import control
 from neurotest.repair.protocols.default import Default
-from neurotest.repair.retrain import SETTLED, move
+from neurotest.repair.retrain import SETTLED, _move
 from neurotest.repair.statistics import normalised, settle
 
 
@@ -74,10 +74,10 @@ def test_the_old_network_stays_what_it_is(ready: Plan) -> None:
     module = copy.deepcopy(ready.target.module)
     batches = [torch.rand(16, *SHAPE)]
     module.train()  # as drawing a sample of the lessons leaves it
-    move(ready, module, new, 0.0, batches)
+    _move(ready, module, new, 0.0, batches)
     assert not any(one.training for one in module.modules())
     assert all(torch.equal(value, old[name]) for name, value in module.state_dict().items())
-    move(ready, module, new, 0.5, batches)
+    _move(ready, module, new, 0.5, batches)
     assert not torch.allclose(module.state_dict()["1.running_mean"], old["1.running_mean"] + 0.5)
     assert torch.allclose(module.state_dict()["0.weight"], old["0.weight"] + 0.5)
 

@@ -13,7 +13,7 @@ from neurotest.check.result import CheckResult
 from neurotest.report import check, repair, swarm, write_report
 from neurotest.report.campaign import _believed
 from neurotest.report.coverage import _meanings, _trend
-from neurotest.report.evaluation import _conclusion, overview
+from neurotest.report.evaluation import _conclusion, _overview
 from neurotest.report.gate import _worse
 from neurotest.report.section import joined, plural
 
@@ -135,7 +135,7 @@ def test_a_check_without_alarm_names_its_first_weakness() -> None:
 
 def test_shares_are_drawn_on_the_whole_scale() -> None:
     row = {"suite": "s", "part": "naturalness", "metric": "ssim", "value": 0.29, "interval": None, "random": None, "clean": None}
-    (panel,) = overview([row])["concat"]
+    (panel,) = _overview([row])["concat"]
     assert panel["layer"][0]["encoding"]["x"]["scale"] == {"domain": [0, 1]}
-    (panel,) = overview([{**row, "metric": "feature_distance"}])["concat"]
+    (panel,) = _overview([{**row, "metric": "feature_distance"}])["concat"]
     assert "scale" not in panel["layer"][0]["encoding"]["x"]

@@ -58,7 +58,7 @@ class Head(Protocol):
         weights = torch.full((len(hidden),), self.anchor, dtype=torch.float64)
         weights[:faults] = 1.0
         scale = hidden.std(dim=0, correction=0).mean().clamp_min(1e-6)
-        constant = torch.full((len(hidden), 1), float(last_layer(plan.target, plan.target.module).bias is not None))
+        constant = torch.full((len(hidden), 1), float(_last_layer(plan.target, plan.target.module).bias is not None))
         features = torch.cat([hidden / scale, constant.double()], dim=1)
         added = corrected_head(features, outputs, outputs.aims(torch.from_numpy(everything.labels)), weights, self.ridge)
         added = torch.cat([added[:-1] / scale, added[-1:]])
@@ -80,13 +80,13 @@ def _hidden(target: Target, source: Source) -> tuple[Tensor, Tensor]:
 
 def _best(plan: Plan, added: Tensor) -> tuple[float, nn.Module]:
     """As much of the correction as is best on the inputs that decide."""
-    modules = {weight: folded(plan.target, weight * added) for weight in WEIGHTS}
+    modules = {weight: _folded(plan.target, weight * added) for weight in WEIGHTS}
     scores = {weight: score(plan, module) for weight, module in modules.items()}
     best = max(weight for weight in WEIGHTS if scores[weight] >= max(scores.values()) - CLOSE)
     return best, modules[best]
 
 
-def last_layer(target: Target, module: nn.Module) -> nn.Linear:
+def _last_layer(target: Target, module: nn.Module) -> nn.Linear:
     """The dense layer of `module` that gives the logits; a network without one is refused."""
     (layer,) = target.survey().find("last_hidden")
     last = module.get_submodule(layer.module)
@@ -111,10 +111,10 @@ def _gives_logits(target: Target, last: nn.Linear) -> bool:
     return own.shape == trace.logits.shape and bool(torch.allclose(own, trace.logits, rtol=1e-3, atol=1e-4))
 
 
-def folded(target: Target, added: Tensor) -> nn.Module:
+def _folded(target: Target, added: Tensor) -> nn.Module:
     """A copy of the network whose last dense layer gives what it gave and `added` (hidden + 1, classes), the last row a bias."""
     module = copy.deepcopy(target.module)
-    last = last_layer(target, module)
+    last = _last_layer(target, module)
     with torch.no_grad():
         last.weight.add_(added[:-1].T.to(last.weight))
         if last.bias is not None:
