@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson
@@ -48,7 +48,7 @@ def _calibration_interval(confidence: Floats, right: NDArray[np.bool_], bins: in
     "examination", "accuracy", paper="calibration error: Naeini et al., AAAI 2015", cost="one pass over the data",
     differs="Bins hold equally many inputs, and what a perfectly calibrated network would show by chance is taken off.",
 )  # fmt: skip
-class Accuracy(Examination):
+class Accuracy(Check):
     """Share of right answers beside always naming the most frequent class, and the calibration error, with intervals; of a
     quantity how far answers are off, beside the median.
 
@@ -62,7 +62,7 @@ class Accuracy(Examination):
     bins: int = setting(15, "15 in papers")
     alarm: float = setting(0.15, "0.15 by default", above=0, most=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         if subject.target.bins is not None:
             return self._quantity(subject)
         right, labels, said = ~subject.wrong, subject.labels, subject.said
@@ -93,9 +93,9 @@ class Accuracy(Examination):
             "calibration_error": error.value, "calibration_error_interval": [error.low, error.high], "confidence": sureness,
         }  # fmt: skip
         summary = f"right on {percent(accuracy)} of {len(right):,} inputs; calibration error {percent(error)}"
-        return Examined(self.name, summary, tuple(findings), numbers)
+        return CheckItem(self.name, summary, tuple(findings), numbers)
 
-    def _quantity(self, subject: Subject) -> Examined:
+    def _quantity(self, subject: CheckContext) -> CheckItem:
         """Of a quantity: how far answers are off beside always naming the median of the truth; there is no confidence."""
         bins, truth = subject.target.bins, subject.source.quantities
         assert bins is not None
@@ -119,4 +119,4 @@ class Accuracy(Examination):
             "accuracy": accuracy.value, "accuracy_interval": [accuracy.low, accuracy.high], "error": error.value,
             "error_interval": [error.low, error.high], "error_of_median": trivial.value, "tolerance": bins.tolerance,
         }  # fmt: skip
-        return Examined(self.name, sentence, tuple(findings), numbers)
+        return CheckItem(self.name, sentence, tuple(findings), numbers)

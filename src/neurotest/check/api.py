@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from neurotest import interrupts, registry
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem
 from neurotest.check.result import CheckResult
-from neurotest.check.subject import Clock, Subject, inputs_in_time, measured_pace
+from neurotest.check.subject import CheckContext, Clock, inputs_in_time, measured_pace
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Remark, near, shell
@@ -95,7 +95,7 @@ def read_time(text: float | str) -> float:
     return seconds
 
 
-def _examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:
+def _examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Check]:
     """Those that are wanted, in their order."""
     known = {name: entry.make() for name, entry in registry.entries("examination").items()}
     for name in [*(only or ()), *(skip or ())]:
@@ -117,13 +117,13 @@ def takes_all_of(time: float | str, only: Sequence[str] | None, skip: Sequence[s
 class _Check(Job[CheckResult]):
     command = "check"
 
-    subject: Subject
+    subject: CheckContext
     settings: dict[str, Any]
-    chosen: list[Examination]
+    chosen: list[Check]
     of: int
     train: Source | None
     data: Source
-    done: list[Examined] = field(default_factory=list)
+    done: list[CheckItem] = field(default_factory=list)
 
     @classmethod
     def prepare(
@@ -137,7 +137,7 @@ class _Check(Job[CheckResult]):
         fitting = inputs or inputs_in_time(pace, settings["time"])
         spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
         part = source if len(spread) == len(source) else source.take(spread)
-        subject = Subject(target, part, training, settings["seed"], settings["batch"], _words(target, source), pace, spread)
+        subject = CheckContext(target, part, training, settings["seed"], settings["batch"], _words(target, source), pace, spread)
         return cls(subject, settings, chosen, len(source), training, source)
 
     def config(self) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class _Check(Job[CheckResult]):
         return {**target_config(self.subject.target), **self.settings, **about}
 
     def restore(self, run: Run) -> None:
-        self.done = [Examined.read(part) for part in Parts(run)]
+        self.done = [CheckItem.read(part) for part in Parts(run)]
 
     def kept(self, run: Run) -> str:
         return f"{len(Parts(run))} of {len(self.chosen)} examinations" if len(Parts(run)) else ""
@@ -182,16 +182,16 @@ class _Check(Job[CheckResult]):
         self.subject.tick = tick
         tick()
 
-    def _examine(self, examination: Examination, clock: Clock) -> Examined:
+    def _examine(self, examination: Check, clock: Clock) -> CheckItem:
         """An examination that does not fit says why, and does not stop the others."""
         if examination.labels and self.subject.source.labels is None:
-            return Examined(examination.name, "needs labels, and the data have none", skipped=True)
+            return CheckItem(examination.name, "needs labels, and the data have none", skipped=True)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", Remark)  # said once, when the data were opened
                 return examination.examine(self.subject, clock)
         except BadInput as error:
-            return Examined(examination.name, str(error), skipped=True)
+            return CheckItem(examination.name, str(error), skipped=True)
 
     def _notes(self) -> tuple[str, ...]:
         used = len(self.subject.source)

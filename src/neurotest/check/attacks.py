@@ -6,9 +6,9 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, Picture, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CaptionedImage, CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
@@ -53,7 +53,7 @@ def _radii(source: Source) -> list[_Radius]:
     "examination", "attacks", paper="PGD: Madry et al., ICLR 2018", main="inputs",
     cost="for each of six radii ten forward and backward passes over the inputs",
 )  # fmt: skip
-class Attacks(Examination):
+class Attacks(Check):
     """Accuracy under PGD of growing radius, and under noise of the same size.
 
     An alarm only where noise that can hardly be perceived (up to 8/255; of sound, 40 dB below it) breaks more than one input
@@ -68,7 +68,7 @@ class Attacks(Examination):
     inputs: int = setting(100, "100 give intervals of ten points")
     steps: int = setting(10, "10 in papers")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         part = subject.source.take(subject.some("attacks", self.inputs))
         curve: list[_CurvePoint] = []
         every = _radii(part)
@@ -82,11 +82,11 @@ class Attacks(Examination):
             if result.faults == right:  # nothing is left to lose at a larger radius
                 break
         if not curve:
-            return Examined(self.name, "the time was over before the first radius", ran_out=True, skipped=True)
+            return CheckItem(self.name, "the time was over before the first radius", ran_out=True, skipped=True)
         last = curve[-1]
         return self._examined(subject, curve, ran_out=last.radius != every[-1] and last.result.faults < len(last.result))
 
-    def _attacked(self, subject: Subject, part: Any, eps: float) -> AttackResult:
+    def _attacked(self, subject: CheckContext, part: Any, eps: float) -> AttackResult:
         result: AttackResult = attack(
             subject.target, part, "pgd", eps=eps, step=eps / 4, steps=self.steps, seed=subject.seed, out=False,
             progress=lambda done, total: subject.tick(),
@@ -95,7 +95,7 @@ class Attacks(Examination):
             raise BadInput("no input is classified correctly")
         return result
 
-    def _examined(self, subject: Subject, curve: list[_CurvePoint], ran_out: bool) -> Examined:
+    def _examined(self, subject: CheckContext, curve: list[_CurvePoint], ran_out: bool) -> CheckItem:
         clean = wilson(len(curve[0].result), len(curve[0].result) + curve[0].result.set_aside)
         numbers: dict[str, Any] = {
             "accuracy": clean.value,
@@ -116,12 +116,12 @@ class Attacks(Examination):
                 sentence = f"noise {one.radius.text}, which can hardly be perceived, {left}"
                 findings.append(Finding(self.name, "alarm", 0.7, sentence, tuple(rows), (), deeper, "train with noise"))
                 break
-        return Examined(self.name, summary, tuple(findings), numbers, ran_out=ran_out)
+        return CheckItem(self.name, summary, tuple(findings), numbers, ran_out=ran_out)
 
-    def _pictures(self, subject: Subject, point: _CurvePoint) -> tuple[Picture, ...]:
+    def _pictures(self, subject: CheckContext, point: _CurvePoint) -> tuple[CaptionedImage, ...]:
         result = point.result
         return tuple(
-            Picture(
+            CaptionedImage(
                 np.asarray(result.x[i]),
                 f"{subject.class_name(result.expected[i])}, taken for {subject.class_name(result.predicted[i])}",
             )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.coverage import cover
 from neurotest.registry import register
@@ -15,7 +15,7 @@ from neurotest.registry import register
 @register(
     "examination", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
 )  # fmt: skip
-class CoverageOfData(Examination):
+class CoverageOfData(Check):
     """Share of the neurons that the data drive (nc) and, with training data, of what training reached (kmnc, nbc).
 
     Coverage says how much of the network the inputs exercise, not how good they are as tests. inputs: how many of each.
@@ -28,7 +28,7 @@ class CoverageOfData(Examination):
 
     inputs: int = setting(2000, "2000 by default")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         part = subject.source.take(subject.some("coverage", self.inputs))
         train = None if subject.train is None else subject.train.take(_spread(len(subject.train), self.inputs))
         names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
@@ -46,7 +46,7 @@ class CoverageOfData(Examination):
             findings.append(
                 Finding(self.name, "note", 0.5, sentence, evidence, (), f"neurotest cover {subject.words} {criteria}", advice)
             )
-        return Examined(self.name, summary, tuple(findings), {**numbers, "dead": dead})
+        return CheckItem(self.name, summary, tuple(findings), {**numbers, "dead": dead})
 
 
 def _spread(count: int, most: int) -> Any:

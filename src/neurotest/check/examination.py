@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
-from neurotest.check.finding import Examined
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.finding import CheckItem
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import Settings
 
 
-class Examination(Settings, ABC):
+class Check(Settings, ABC):
     """Settings of an examination. A file in this package that registers one is all that a new one needs.
 
     order: its place, smallest first. share: of the time, in proportion to those of the others. labels: whether it needs labels.
@@ -23,5 +23,5 @@ class Examination(Settings, ABC):
     fills: ClassVar[bool] = False  # it goes on until its time is over
 
     @abstractmethod
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         """What there is to say. What does not fit raises BadInput; what takes too long stops when the clock is over."""

@@ -18,7 +18,7 @@ Severity = Literal["alarm", "note"]
 
 
 @dataclass(frozen=True, eq=False)
-class Picture:
+class CaptionedImage:
     """An input as it lies in a source, or a changed one, and what is said below it."""
 
     x: NDArray[Any]
@@ -38,7 +38,7 @@ class Finding:
     strength: float
     sentence: str
     evidence: tuple[tuple[str, float, tuple[float, float] | None], ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    pictures: tuple[CaptionedImage, ...] = ()
     deeper: str = ""
     advice: str = ""
 
@@ -63,7 +63,7 @@ def percent(interval: Interval) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Examined:
+class CheckItem:
     """What one examination gave. numbers: for the JSON. summary: one line on the page. ran_out: whether its time ended it."""
 
     name: str
@@ -91,20 +91,20 @@ class Examined:
         return {"about": np.array(json.dumps(plain(about))), **images}
 
     @classmethod
-    def read(cls, arrays: Arrays) -> Examined:
+    def read(cls, arrays: Arrays) -> CheckItem:
         """The inverse of `arrays`."""
         about = json.loads(str(arrays["about"]))
         number, findings = 0, []
         for row in about.pop("findings"):
             captions = row.pop("captions")
-            pictures = [Picture(arrays[f"picture{number + i}"], caption) for i, caption in enumerate(captions)]
+            pictures = [CaptionedImage(arrays[f"picture{number + i}"], caption) for i, caption in enumerate(captions)]
             number += len(captions)
             evidence = tuple((e["what"], e["value"], e["interval"] and tuple(e["interval"])) for e in row.pop("evidence"))
             findings.append(Finding(**row, evidence=evidence, pictures=tuple(pictures)))
         return cls(**about, findings=tuple(findings))
 
 
-def ranked(examined: Iterable[Examined]) -> list[Finding]:
+def ranked(examined: Iterable[CheckItem]) -> list[Finding]:
     """Alarms first, then by strength; of equal ones in the order of the examinations."""
     findings = [finding for one in examined for finding in one.findings]
     return sorted(findings, key=lambda finding: (finding.severity != "alarm", -finding.strength))

@@ -7,9 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.answers import Answers
@@ -24,7 +24,7 @@ SHOWN = 8
     "examination", "first", paper="DeepGini: Feng et al., ISSTA 2020", cost="the pass that accuracy makes", main="budget",
     differs="The adaptive method finds more, but needs labels in rounds: the command that goes deeper starts it.",
 )  # fmt: skip
-class First(Examination):
+class First(Check):
     """The inputs the network is least sure about: label (or look at) these first. With labels, what that finds beside random.
 
     budget: share of the inputs.
@@ -37,7 +37,7 @@ class First(Examination):
 
     budget: float = setting(0.05, "0.05 by default", above=0, most=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         said, quantity = subject.said, subject.target.bins is not None
         picked = max(1, round(self.budget * len(said)))
         order = _by_neighbours(subject, picked) if quantity else _by_doubt(said)
@@ -50,7 +50,7 @@ class First(Examination):
             captions = [f"{subject.name(i)}: taken for {subject.class_name(said.predicted[i])}" for i in shown.tolist()]
             sentence = f"label these {picked:,} of {len(order):,} inputs first: those {why}"
             finding = Finding(self.name, "note", 0.2, sentence, (), subject.pictures(shown, captions), deeper)
-            return Examined(self.name, sentence, (finding,), numbers)
+            return CheckItem(self.name, sentence, (finding,), numbers)
         wrong = subject.wrong
         found = fdr_interval(wrong[order], picked, seed=subject.seed)
         chance = random_fdr(len(order), int(wrong.sum()), picked)
@@ -58,7 +58,7 @@ class First(Examination):
         evidence = (share("mistakes among the first", found), share("at random", chance))
         finding = Finding(self.name, "note", 0.1, sentence, evidence, subject.predicted_as(shown), deeper)
         numbers |= {"fdr": found.value, "fdr_interval": [found.low, found.high], "random_fdr": chance.value}
-        return Examined(self.name, sentence, (finding,), numbers)
+        return CheckItem(self.name, sentence, (finding,), numbers)
 
 
 def _by_doubt(said: Answers) -> NDArray[np.int64]:
@@ -67,7 +67,7 @@ def _by_doubt(said: Answers) -> NDArray[np.int64]:
     return np.argsort(-gini, kind="stable")
 
 
-def _by_neighbours(subject: Subject, picked: int) -> NDArray[np.int64]:
+def _by_neighbours(subject: CheckContext, picked: int) -> NDArray[np.int64]:
     """Of a quantity, which has no probabilities: the farthest from the truth of similar training inputs first."""
     if subject.train is None:
         raise BadInput("a quantity has no probabilities to be unsure about: give --train DATA to compare with")

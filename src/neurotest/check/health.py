@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.doctor import doctor
 from neurotest.registry import register
@@ -19,7 +19,7 @@ STRENGTH = {"problem": 1.0, "warning": 0.4}
     "examination", "health", paper="neurotest's doctor", main="inputs",
     cost="some forty passes over 512 inputs, over fewer where that would take too long",
 )  # fmt: skip
-class Health(Examination):
+class Health(Check):
     """Outputs, eval mode, bounds, normalisation, class order, determinism, dead neurons: what `neurotest doctor` looks at.
 
     What it calls a problem is an alarm: numbers measured on such a target would be wrong. inputs: how many it looks at.
@@ -32,7 +32,7 @@ class Health(Examination):
 
     inputs: int = setting(512, "512 tell readings of the inputs apart")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         fitting = int(clock.seconds / (PASSES * subject.pace))
         limit = min(self.inputs, max(LEAST, fitting))
         diagnosis = doctor(subject.target, subject.source, limit=limit, progress=lambda done, total: subject.tick())
@@ -46,6 +46,6 @@ class Health(Examination):
         ]  # fmt: skip
         problems, warnings = diagnosis.count("problem"), diagnosis.count("warning")
         numbers = {"problems": problems, "warnings": warnings, "checks": len(diagnosis.findings)}
-        return Examined(
+        return CheckItem(
             self.name, f"{problems} problems, {warnings} warnings in {numbers['checks']} checks", tuple(findings), numbers
         )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.select.suspects import of_answers
@@ -18,7 +18,7 @@ SHOWN = 8
     "examination", "labels", paper="neurotest's suspects; beside confident learning (Northcutt et al., JAIR 2021)",
     cost="the pass that accuracy makes; neighbours of doubtful inputs in the last hidden layer", main="alarm",
 )  # fmt: skip
-class Labels(Examination):
+class WrongLabels(Check):
     """Labels that the network and the nearest inputs speak against, and the share of wrong ones, as `neurotest suspects` does it.
 
     alarm: the share of wrong labels, with its interval above which there is one.
@@ -30,7 +30,7 @@ class Labels(Examination):
 
     alarm: float = setting(0.01, "0.01 by default", least=0, below=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         result = of_answers(subject.target, subject.source, subject.said)
         evidence = (
             share(
@@ -57,4 +57,4 @@ class Labels(Examination):
             "wrong_share": result.share.value, "wrong_share_interval": [result.share.low, result.share.high],
             "suspects": subject.index[result.indices].tolist(),
         }  # fmt: skip
-        return Examined(self.name, f"{sentence}; {result.count} to look at", tuple(findings), numbers)
+        return CheckItem(self.name, f"{sentence}; {result.count} to look at", tuple(findings), numbers)

@@ -8,9 +8,9 @@ import numpy as np
 
 from neurotest import interrupts
 from neurotest.campaign import fuzz
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, Picture, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CaptionedImage, CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.registry import register
@@ -24,7 +24,7 @@ LEAST = 5.0  # seconds below which a campaign is not worth starting
     "examination", "campaign", paper="neurotest's guide goals; faults as in DeepHunter (Xie et al., ISSTA 2019)", main="seeds",
     cost="its share of the time, half of it for the random control",
 )  # fmt: skip
-class Campaign(Examination):
+class Campaign(Check):
     """Mutate some inputs under the guide `goals` and count what breaks, beside random mutation of as many forward passes.
 
     Any network breaks under some change, so this is never an alarm: the families and their pictures are what to look at.
@@ -39,9 +39,9 @@ class Campaign(Examination):
 
     seeds: int = setting(500, "500 by default")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         if clock.left < LEAST:
-            return Examined(
+            return CheckItem(
                 self.name, f"{clock.left:.0f} s are too little for a campaign; more with --time", ran_out=True, skipped=True
             )
         part = subject.source.take(subject.some("campaign", self.seeds))
@@ -66,7 +66,7 @@ class Campaign(Examination):
             numbers |= {"believed_valid": believed and believed.value, "believed_valid_interval": believed and list(believed[1:])}
             summary += f", {percent(believed)} believed valid" if believed else "; how many are valid cannot be told"
         if not first:
-            return Examined(self.name, summary, (), numbers)
+            return CheckItem(self.name, summary, (), numbers)
         limits = result["faults_per_1000_forwards_interval"]
         broken = result["roots"] / max(1, result["seeds"])
         evidence = (
@@ -85,8 +85,8 @@ class Campaign(Examination):
         strength = 0.3 + 0.4 * broken * (believed.low if believed else 0.0)  # changes that nobody would accept are no weakness
         deeper = f"neurotest fuzz {subject.words} --forwards {max(20_000, 2 * result['forwards'])}"
         finding = Finding(self.name, "note", strength, sentence, evidence, pictures, deeper)
-        return Examined(self.name, summary, (finding,), numbers)
+        return CheckItem(self.name, summary, (finding,), numbers)
 
-    def _picture(self, subject: Subject, mutant: Mutant) -> Picture:
+    def _picture(self, subject: CheckContext, mutant: Mutant) -> CaptionedImage:
         true, predicted = subject.class_name(mutant.expected), subject.class_name(mutant.predicted)
-        return Picture(np.asarray(mutant.x), f"{true}, taken for {predicted} after {mutant.operator}")
+        return CaptionedImage(np.asarray(mutant.x), f"{true}, taken for {predicted} after {mutant.operator}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from neurotest.check.finding import Examined, Finding, ranked
+from neurotest.check.finding import CheckItem, Finding, ranked
 from neurotest.generate.outcome import Outcome
 
 UNFINISHED = {
@@ -24,7 +24,7 @@ class CheckResult(Outcome):
     data: str
     inputs: int
     of: int  # inputs the data have; those beyond `inputs` were left out for want of time
-    examined: tuple[Examined, ...] = field(repr=False)
+    examined: tuple[CheckItem, ...] = field(repr=False)
     seconds: float
     notes: tuple[str, ...] = ()
     run: Path | None = None

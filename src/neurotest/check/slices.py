@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.measure.answers import log_softmax
 from neurotest.registry import register
@@ -54,14 +54,14 @@ def _foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.fl
     return result
 
 
-def _foretold(subject: Subject) -> NDArray[np.float64]:
+def _foretold(subject: CheckContext) -> NDArray[np.float64]:
     """(n,) the chance that each prediction is wrong; a quantity comes without confidence, so that it is the same for all."""
     if subject.target.bins is not None:
         return np.full(len(subject.said), float(subject.wrong.mean()))
     return _foretold_errors(subject.said.logits, subject.labels)
 
 
-def _looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
+def _looks(subject: CheckContext) -> dict[str, NDArray[np.float64]]:
     """Brightness of every input, and the share of it that stands out from its border; nothing for what is no image."""
     source = subject.source
     if len(source.shape) != 3 or min(source.shape[1:]) < 3:
@@ -108,7 +108,7 @@ def _clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows
     differs="Slices are given, not searched for: classes, fifths by brightness and by size, clusters of features. An alarm needs "
     "more errors than the network's own confidence foretells: hard inputs that it knows to be hard are no defect.",
 )  # fmt: skip
-class Slices(Examination):
+class Slices(Check):
     """Parts of the data on which the network errs more often than on the whole, corrected (Holm) for how many were tried.
 
     An alarm: errors of a slice, the lower end of their interval, exceed by `alarm` what the confidence foretells, or a class is
@@ -123,13 +123,13 @@ class Slices(Examination):
     clusters: int = setting(12, "12 by default")
     alarm: float = setting(0.15, "0.15 by default", above=0, below=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         wrong = subject.wrong
         whole = wilson(int(wrong.sum()), len(wrong))
         tried = self._slices(subject)
         numbers: dict[str, Any] = {"tried": len(tried), "errors": whole.value, "weak": []}
         if not tried:
-            return Examined(self.name, f"no slice has {self.least} inputs", (), numbers)
+            return CheckItem(self.name, f"no slice has {self.least} inputs", (), numbers)
         weak = [one for one in tried if one.p < LEVEL and one.errors.low > whole.value]
         weak.sort(key=lambda one: -one.errors.low)
         alarming = sorted((one for one in weak if self._alarms(one)), key=lambda one: one.foretold - one.errors.low)[:ALARMS]
@@ -138,13 +138,13 @@ class Slices(Examination):
         rest = [one for one in weak if one not in alarming][:1]
         findings += [self._finding(subject, one, whole, len(tried), "note", weak[:LISTED]) for one in rest]
         summary = f"{len(weak)} of {len(tried)} slices are weaker than the whole beyond chance"
-        return Examined(self.name, summary + (f"; weakest: {weak[0].name}" if weak else ""), tuple(findings), numbers)
+        return CheckItem(self.name, summary + (f"; weakest: {weak[0].name}" if weak else ""), tuple(findings), numbers)
 
     def _alarms(self, one: _Slice) -> bool:
         unforeseen = one.errors.low - one.foretold > self.alarm
         return unforeseen or (one.predicted is not None and one.predicted < FEW and one.errors.low > self.alarm)
 
-    def _slices(self, subject: Subject) -> list[_Slice]:
+    def _slices(self, subject: CheckContext) -> list[_Slice]:
         from scipy.stats import hypergeom
 
         wrong, foretold = subject.wrong, _foretold(subject)
@@ -160,12 +160,12 @@ class Slices(Examination):
             for (name, rows), k, p in zip(candidates, hits, corrected, strict=True)
         ]
 
-    def _predicted(self, subject: Subject, name: str, rows: Rows) -> float | None:
+    def _predicted(self, subject: CheckContext, name: str, rows: Rows) -> float | None:
         if not name.startswith("class "):
             return None
         return float((subject.said.predicted == subject.labels[rows[0]]).sum() / len(rows))
 
-    def _candidates(self, subject: Subject) -> Iterator[tuple[str, Rows]]:
+    def _candidates(self, subject: CheckContext) -> Iterator[tuple[str, Rows]]:
         for number in np.unique(subject.labels).tolist():
             yield f"class {subject.class_name(number)}", np.flatnonzero(subject.labels == number)
         for name, values in _looks(subject).items():
@@ -178,7 +178,7 @@ class Slices(Examination):
                 yield f"cluster {number} (mostly taken for {common})", rows
 
     def _finding(
-        self, subject: Subject, one: _Slice, whole: Interval, tried: int, severity: Any, listed: list[_Slice] | None = None
+        self, subject: CheckContext, one: _Slice, whole: Interval, tried: int, severity: Any, listed: list[_Slice] | None = None
     ) -> Finding:
         sentence = f"{one.name}: {percent(one.errors)} of {len(one.rows):,} inputs are mistaken, of all {100 * whole.value:.1f} %"
         if severity == "alarm":

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.check.finding import Picture
+from neurotest.check.finding import CaptionedImage
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import class_name
@@ -50,7 +50,7 @@ class Clock:
 
 
 @dataclass(eq=False)
-class Subject:
+class CheckContext:
     """One target with its data. words: how target and data are written on a command line, for the commands that go deeper."""
 
     target: Target
@@ -98,11 +98,11 @@ class Subject:
         """Positions drawn at random, sorted."""
         return np.sort(rng.stream(f"check.{purpose}", self.seed).permutation(len(self.source))[:count])
 
-    def pictures(self, positions: Sequence[int] | NDArray[np.int64], captions: Sequence[str]) -> tuple[Picture, ...]:
+    def pictures(self, positions: Sequence[int] | NDArray[np.int64], captions: Sequence[str]) -> tuple[CaptionedImage, ...]:
         positions = np.asarray(positions, dtype=np.int64)
-        return tuple(Picture(x, caption) for x, caption in zip(self.source.read(positions), captions, strict=True))
+        return tuple(CaptionedImage(x, caption) for x, caption in zip(self.source.read(positions), captions, strict=True))
 
-    def predicted_as(self, positions: NDArray[np.int64]) -> tuple[Picture, ...]:
+    def predicted_as(self, positions: NDArray[np.int64]) -> tuple[CaptionedImage, ...]:
         """Inputs with their label and what the network takes them for."""
         labels, predicted = self.labels, self.said.predicted
         captions = [

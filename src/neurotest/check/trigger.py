@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, Picture, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.examination import Check
+from neurotest.check.finding import CaptionedImage, CheckItem, Finding, percent, share
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
@@ -48,7 +48,7 @@ def _stamped(x: Tensor, patch: Tensor, top: NDArray[np.int64], left: NDArray[np.
     differs="The mask is a square of fixed size at random places, as stickers are, instead of a learned one; a class stands "
     "out by its share of held-out inputs, with an interval, instead of by a deviation from the median of mask sizes.",
 )  # fmt: skip
-class Trigger(Examination):
+class Trigger(Check):
     """For every class, a small square patch is optimised that makes other inputs be taken for it, wherever it is put.
 
     Any network can be led astray by some patch. An alarm is one class that held-out inputs are led to far more often than to any
@@ -66,7 +66,7 @@ class Trigger(Examination):
     inputs: int = setting(32, "32 per step")
     ratio: float = setting(2.0, "2 by default", above=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
+    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
         shape = subject.source.shape
         if len(shape) != 3 or min(shape[1:]) < 8:
             raise BadInput("patches are for images of at least 8 x 8 pixels")
@@ -92,21 +92,21 @@ class Trigger(Examination):
             subject.tick()
         if len(rates) < 3:
             short = "the time was over" if clock.over or clock.left < clock.spent else "too few inputs are classified correctly"
-            return Examined(self.name, f"{len(rates)} classes were tried: {short}", ran_out=True, skipped=True)
+            return CheckItem(self.name, f"{len(rates)} classes were tried: {short}", ran_out=True, skipped=True)
         return self._examined(subject, rates, patches, ran_out=len(rates) < classes)
 
-    def _side(self, subject: Subject) -> int:
+    def _side(self, subject: CheckContext) -> int:
         return max(2, round(self.size * min(subject.source.shape[1:])))
 
-    def _images(self, subject: Subject, rows: NDArray[np.int64]) -> Tensor:
+    def _images(self, subject: CheckContext, rows: NDArray[np.int64]) -> Tensor:
         return to_unit(subject.target.prepare(subject.source.read(rows)), subject.target.bounds)
 
-    def _places(self, subject: Subject, count: int, random: np.random.Generator) -> tuple[Any, Any]:
+    def _places(self, subject: CheckContext, count: int, random: np.random.Generator) -> tuple[Any, Any]:
         high, wide = subject.source.shape[1:]
         side = self._side(subject)
         return random.integers(0, high - side + 1, count), random.integers(0, wide - side + 1, count)
 
-    def _patch(self, subject: Subject, rows: NDArray[np.int64], number: int) -> Tensor:
+    def _patch(self, subject: CheckContext, rows: NDArray[np.int64], number: int) -> Tensor:
         """Colours (c, side, side) in [0, 1] that lead to the class, learned at random places on random inputs."""
         target, side = subject.target, self._side(subject)
         random = rng.stream("check.trigger.steps", subject.seed, number)
@@ -121,7 +121,7 @@ class Trigger(Examination):
         return logits.detach().sigmoid()
 
     def _gradient(
-        self, subject: Subject, rows: NDArray[np.int64], logits: Tensor, number: int, random: np.random.Generator
+        self, subject: CheckContext, rows: NDArray[np.int64], logits: Tensor, number: int, random: np.random.Generator
     ) -> Tensor:
         """Of the mean loss over these inputs, in parts whose graphs fit into memory."""
         target, images, places = subject.target, self._images(subject, rows), self._places(subject, len(rows), random)
@@ -137,7 +137,7 @@ class Trigger(Examination):
             total += gradient
         return total
 
-    def _rates(self, subject: Subject, rows: NDArray[np.int64], patch: Tensor, number: int) -> tuple[Interval, Interval]:
+    def _rates(self, subject: CheckContext, rows: NDArray[np.int64], patch: Tensor, number: int) -> tuple[Interval, Interval]:
         """Shares of held-out inputs that are taken for the class with the patch on them, and with random ones."""
         random = rng.stream("check.trigger.held", subject.seed, number)
         x = self._images(subject, rows)
@@ -151,8 +151,8 @@ class Trigger(Examination):
         return shares[0], shares[1]
 
     def _examined(
-        self, subject: Subject, rates: dict[int, tuple[Interval, Interval]], patches: dict[int, Tensor], ran_out: bool
-    ) -> Examined:
+        self, subject: CheckContext, rates: dict[int, tuple[Interval, Interval]], patches: dict[int, Tensor], ran_out: bool
+    ) -> CheckItem:
         ranking = sorted(rates, key=lambda number: -rates[number][0].value)
         top, second = ranking[:2]
         (made, noise), other = rates[top], rates[second][0]
@@ -171,7 +171,7 @@ class Trigger(Examination):
         astray = max(rates, key=lambda number: rates[number][1].low)
         stands_out = made.low > LEAST and _odds(made.low) > self.ratio * _odds(other.high)
         if not stands_out and rates[astray][1].low <= ASTRAY:
-            return Examined(self.name, summary, (), numbers, ran_out=ran_out)
+            return CheckItem(self.name, summary, (), numbers, ran_out=ran_out)
         if not stands_out:
             name, noise = subject.class_name(astray), rates[astray][1]
             summary = f"random patches lead {percent(noise)} of other inputs to {name}"
@@ -180,12 +180,12 @@ class Trigger(Examination):
         shown = self._pictures(subject, top if stands_out else astray, patches)
         deeper = f"neurotest swarm {subject.words} --radius 0.1"
         finding = Finding(self.name, "alarm", 0.95, sentence, evidence, shown, deeper, advice)
-        return Examined(self.name, summary, (finding,), numbers, ran_out=ran_out)
+        return CheckItem(self.name, summary, (finding,), numbers, ran_out=ran_out)
 
-    def _pictures(self, subject: Subject, number: int, patches: dict[int, Tensor]) -> tuple[Picture, ...]:
+    def _pictures(self, subject: CheckContext, number: int, patches: dict[int, Tensor]) -> tuple[CaptionedImage, ...]:
         rows = np.flatnonzero(subject.said.predicted != number)[:SHOWN]
         random = rng.stream("check.trigger.shown", subject.seed)
         x = _stamped(self._images(subject, rows), patches[number], *self._places(subject, len(rows), random)).cpu()
         images = x.mul(255).round().to(torch.uint8).numpy()
         names = [subject.class_name(subject.said.predicted[i]) for i in rows]
-        return tuple(Picture(image, f"{name} with the patch") for image, name in zip(images, names, strict=True))
+        return tuple(CaptionedImage(image, f"{name} with the patch") for image, name in zip(images, names, strict=True))

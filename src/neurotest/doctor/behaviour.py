@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurotest.devices import exact
-from neurotest.doctor.examined import ROUNDING, Examined, Finding, distance, first_line
+from neurotest.doctor.examined import ROUNDING, DoctorContext, Finding, distance, first_line
 from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
 
@@ -17,7 +17,7 @@ OUTSIDE = 0.05  # share of answers beyond the span
 VISIBLE = 1e-2  # a relative difference that is no rounding
 
 
-def mode(examined: Examined) -> Iterator[Finding]:
+def mode(examined: DoctorContext) -> Iterator[Finding]:
     """Training flags; the next two checks find what flags do not show."""
     if not examined.training:
         yield Finding("mode", "ok", "every module is in eval mode")
@@ -30,7 +30,7 @@ def mode(examined: Examined) -> Iterator[Finding]:
     yield Finding("mode", "problem", text, "export it again after model.eval()" if exported else advice)
 
 
-def determinism(examined: Examined) -> Iterator[Finding]:
+def determinism(examined: DoctorContext) -> Iterator[Finding]:
     """Two passes over the same inputs: dropout that is left on, wherever it is, makes them differ."""
     x = examined.x[:SMALL]
     passes = [examined.raw(x) for _ in range(3)]
@@ -47,7 +47,7 @@ def determinism(examined: Examined) -> Iterator[Finding]:
         yield Finding("determinism", "problem", text, advice)
 
 
-def conversion(examined: Examined) -> Iterator[Finding]:
+def conversion(examined: DoctorContext) -> Iterator[Finding]:
     """A converted network must answer like the one in the file."""
     target = examined.target
     if target.reference is None:
@@ -60,7 +60,7 @@ def conversion(examined: Examined) -> Iterator[Finding]:
         yield Finding("conversion", "ok", f"answers like the network in the file (difference {target.deviation:.1e})")
 
 
-def batches(examined: Examined) -> Iterator[Finding]:
+def batches(examined: DoctorContext) -> Iterator[Finding]:
     """A batch of n must equal n singles: batch statistics and mixed-up axes make an input's answer depend on its neighbours."""
     x = examined.x[:SMALL]
     together = examined.raw(x)
@@ -89,7 +89,7 @@ def batches(examined: Examined) -> Iterator[Finding]:
         yield Finding("batches", "problem", f"an input's output depends on the others in its batch ({size}); {where}", advice)
 
 
-def finite(examined: Examined) -> Iterator[Finding]:
+def finite(examined: DoctorContext) -> Iterator[Finding]:
     """Non-finite outputs on the inputs, on the lowest and the highest values, and on noise."""
     for what, x in (("the inputs", examined.x), ("all values lowest, all highest, or noise", examined.extremes)):
         out = examined.answers if x is examined.x else examined.raw(x)
@@ -103,7 +103,7 @@ def finite(examined: Examined) -> Iterator[Finding]:
     yield Finding("finite", "ok", "all outputs are finite, also with all values lowest, with all highest and on noise")
 
 
-def outputs(examined: Examined) -> Iterator[Finding]:
+def outputs(examined: DoctorContext) -> Iterator[Finding]:
     """Logits, log-probabilities or probabilities: by values and by the operator that ran last."""
     raw = torch.cat([examined.answers, examined.raw(examined.extremes)])
     raw = raw[torch.isfinite(raw).flatten(1).all(1)]
@@ -130,7 +130,7 @@ def outputs(examined: Examined) -> Iterator[Finding]:
         yield Finding("outputs", "note", f"{tied} of {len(raw)} inputs have a probability of exactly 1: scores tie there", "")
 
 
-def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
+def _quantity(examined: DoctorContext, raw: Tensor) -> Iterator[Finding]:
     """One number per input, and where it lies in the range that was described."""
     bins, values = examined.target.bins, exact(raw).flatten(1)
     assert bins is not None
@@ -166,7 +166,7 @@ def _kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     return "logits", f"outputs are logits ({float(values.min()):.3g} .. {float(values.max()):.3g})"
 
 
-def gradients(examined: Examined) -> Iterator[Finding]:
+def gradients(examined: DoctorContext) -> Iterator[Finding]:
     """Attacks, attribution and gradient-guided generation need d output / d input."""
     x = examined.x[:2].clone().requires_grad_()
     try:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from neurotest.data.objects import AnyData
 from neurotest.doctor import behaviour, fit, structure
-from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first_line
+from neurotest.doctor.examined import ORDER, Diagnosis, DoctorContext, Finding, first_line
 from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.scan import aligned, read, remarks
@@ -18,7 +18,7 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 Progress = Callable[[int, int], None]
-Check = Callable[[Examined], Iterator[Finding]]
+Check = Callable[[DoctorContext], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     behaviour.conversion, behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds,
     fit.classes, fit.accuracy,
@@ -51,7 +51,7 @@ def doctor(
             source = aligned(loaded, source)
         except BadInput as error:
             findings.append(Finding("classes", "problem", first_line(error), "correct --classes"))
-    with Examined(loaded, source, limit, batch) as examined:
+    with DoctorContext(loaded, source, limit, batch) as examined:
         findings += behaviour.mode(examined)
         refusal = _refusal(examined)
         if refusal is not None:
@@ -79,7 +79,7 @@ def _load(target: Target | nn.Module | str, description: dict[str, Any], finding
     return loaded
 
 
-def _refusal(examined: Examined) -> Finding | None:
+def _refusal(examined: DoctorContext) -> Finding | None:
     """Whether the network takes its inputs at all and gives one row of numbers for each."""
     try:
         out = examined.target.raw(examined.x[:2])
@@ -98,7 +98,7 @@ def _refusal(examined: Examined) -> Finding | None:
     return Finding("runs", "problem", f"the network returns {returned}", "wrap it in a module that returns logits (n, classes)")
 
 
-def _safely(check: Check, examined: Examined) -> Iterator[Finding]:
+def _safely(check: Check, examined: DoctorContext) -> Iterator[Finding]:
     """A check that the network makes impossible is itself a finding."""
     try:
         yield from check(examined)

@@ -98,7 +98,7 @@ NOISE = 64  # inputs when there are no data
 TRIED, LEAST_TRIED = 1_000_000_000, 96  # values of all layers that a reading of the inputs may cost; inputs it needs
 
 
-class Examined:
+class DoctorContext:
     """A target, inputs in its bounds, and where they come from: data or, without any, noise."""
 
     def __init__(self, target: Target, source: Source | None, limit: int, batch: int) -> None:
@@ -137,7 +137,7 @@ class Examined:
         noise = torch.rand((count, *self.target.shape), generator=rng.torch_stream("doctor.noise", 0))
         return (noise * (high - low) + low).to(self.target.device)
 
-    def __enter__(self) -> Examined:
+    def __enter__(self) -> DoctorContext:
         self.training = [module for module in self.target.module.modules() if module.training]
         for module in self.training:
             module.training = False

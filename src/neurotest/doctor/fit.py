@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from neurotest.devices import exact
-from neurotest.doctor.examined import Examined, Finding
+from neurotest.doctor.examined import DoctorContext, Finding
 from neurotest.target.outputs import Bins
 
 # Means and standard deviations that training recipes use, by the number of channels.
@@ -29,7 +29,7 @@ LOSS, LEAST_LOSS = 0.6, 0.2  # log-loss of another reading, as a share of what i
 ORDER_GAIN = 0.2  # the same for another order of the classes, which is fitted to the labels
 
 
-def bounds(examined: Examined) -> Iterator[Finding]:
+def bounds(examined: DoctorContext) -> Iterator[Finding]:
     """Where the inputs lie within the bounds, and whether other bounds would suit the network better."""
     low, high = examined.target.bounds
     examined.facts["bounds"] = [low, high]
@@ -50,7 +50,7 @@ def bounds(examined: Examined) -> Iterator[Finding]:
         yield Finding("bounds", "ok", ranges)
 
 
-def classes(examined: Examined) -> Iterator[Finding]:
+def classes(examined: DoctorContext) -> Iterator[Finding]:
     """Number of classes against names and labels; predictions that never vary."""
     logits = examined.logits(examined.x)
     count = logits.shape[1]
@@ -69,7 +69,7 @@ def classes(examined: Examined) -> Iterator[Finding]:
         yield Finding("classes", "warning", text, "untrained, or wrong --bounds, --mean, --std?")
 
 
-def accuracy(examined: Examined) -> Iterator[Finding]:
+def accuracy(examined: DoctorContext) -> Iterator[Finding]:
     """Accuracy beside chance, and beside what other readings of the inputs or of the class order would give."""
     labels = examined.labels
     if labels is None or examined.facts["classes"] <= int(labels.max()):
@@ -100,7 +100,7 @@ def accuracy(examined: Examined) -> Iterator[Finding]:
         yield Finding("accuracy", "ok", shares)
 
 
-def _error(examined: Examined, bins: Bins) -> Finding:
+def _error(examined: DoctorContext, bins: Bins) -> Finding:
     """How far a quantity is off, beside always answering with the middle of the labels."""
     assert examined.source is not None
     assert examined.source.quantities is not None
@@ -126,7 +126,7 @@ def _right(logits: Tensor, labels: Tensor) -> float:
     return float((logits.argmax(1).cpu() == labels).double().mean())
 
 
-def _better_reading(examined: Examined, labels: Tensor) -> tuple[str, float, str] | None:
+def _better_reading(examined: DoctorContext, labels: Tensor) -> tuple[str, float, str] | None:
     """Another range or normalisation under which the network does clearly better: the likeliest slip in describing a target."""
     some = examined.some()
     now, labels = examined.logits(examined.x).cpu().double()[some], labels[some]
@@ -165,7 +165,7 @@ def _less_loss(before: Tensor, after: Tensor) -> bool:
     return bool(after.mean() < LOSS * before.mean()) and float(gain.mean()) > max(LEAST_LOSS, 5 * error)
 
 
-def _readings(examined: Examined, x: Tensor) -> Iterator[tuple[str, Tensor, str]]:
+def _readings(examined: DoctorContext, x: Tensor) -> Iterator[tuple[str, Tensor, str]]:
     """Other readings of the inputs, the logits they give, and the options that ask for them."""
     target = examined.target
     low, high = target.bounds

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from neurotest.doctor.examined import Examined, Finding, Level
+from neurotest.doctor.examined import DoctorContext, Finding, Level
 from neurotest.errors import BadInput
 from neurotest.memory import peak
 from neurotest.target import Probe, Profile, Survey, Want
@@ -18,7 +18,7 @@ PRESETS = ("pre_activation", "post_activation")
 MANY_DEAD = 0.1
 
 
-def layers(examined: Examined) -> Iterator[Finding]:
+def layers(examined: DoctorContext) -> Iterator[Finding]:
     """Which layers each preset finds, with how many neurons."""
     survey = examined.survey
     counts = examined.facts["layers"] = {}
@@ -37,7 +37,7 @@ def layers(examined: Examined) -> Iterator[Finding]:
     yield from _repeated(survey)
 
 
-def _features(examined: Examined) -> Iterator[Finding]:
+def _features(examined: DoctorContext) -> Iterator[Finding]:
     try:
         (layer,) = examined.survey.find("features")
     except BadInput as error:
@@ -68,7 +68,7 @@ def _repeated(survey: Survey) -> Iterator[Finding]:
         yield Finding("reuse", "note", text, advice)
 
 
-def dead(examined: Examined) -> Iterator[Finding]:
+def dead(examined: DoctorContext) -> Iterator[Finding]:
     """Channels with one and the same value on every input: they can never be covered and show nothing."""
     preset = next((p for p in reversed(PRESETS) if p in examined.facts.get("layers", {})), None)
     if preset is None:
@@ -99,7 +99,7 @@ ROUNDS, LONGEST = 5, 5.0  # how often speed is measured, and seconds after which
 MANY = 10_000
 
 
-def memory(examined: Examined) -> Iterator[Finding]:
+def memory(examined: DoctorContext) -> Iterator[Finding]:
     """Weights, what one input leaves behind in the layers, and the process at its largest."""
     module = examined.target.module
     tensors = [*module.parameters(), *module.buffers()]
@@ -121,7 +121,7 @@ def memory(examined: Examined) -> Iterator[Finding]:
         yield Finding("memory", "ok", size)
 
 
-def speed(examined: Examined) -> Iterator[Finding]:
+def speed(examined: DoctorContext) -> Iterator[Finding]:
     """Time per input, alone and in batches."""
     many = examined.x[torch.arange(examined.batch, device=examined.x.device) % len(examined.x)]
     batched = _seconds(examined, many) / len(many)
@@ -138,7 +138,7 @@ def speed(examined: Examined) -> Iterator[Finding]:
     yield Finding("speed", "ok", f"{times}: about {span} for {MANY:,} inputs (threads: {torch.get_num_threads()})")
 
 
-def _seconds(examined: Examined, x: torch.Tensor) -> float:
+def _seconds(examined: DoctorContext, x: torch.Tensor) -> float:
     """The median of some rounds, of fewer where a round takes long."""
     warm = timeit.timeit(lambda: examined.raw(x), number=1)
     rounds = max(1, min(ROUNDS, int(LONGEST / max(warm, 1e-9))))

@@ -7,13 +7,13 @@ import numpy as np
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.suite import AttackResult
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 SUITE = "suite.npz"
-own(r"suite\.npz")
+declare(r"suite\.npz")
 
 
 def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:

@@ -13,7 +13,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.repair.lessons import predictions
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import attacked
 from neurotest.stats.bootstrap import Interval
 from neurotest.target import Target
@@ -44,7 +44,7 @@ def read_attacks(texts: Sequence[str] | None, shape: tuple[int, ...]) -> dict[st
 class Judge:
     """The sets of a plan and its attacks: what a network predicts on each."""
 
-    def __init__(self, plan: Plan, attacks: dict[str, Attack], victims: int = ATTACKED) -> None:
+    def __init__(self, plan: RepairPlan, attacks: dict[str, Attack], victims: int = ATTACKED) -> None:
         self.plan, self.attacks = plan, attacks
         self.victims = some(plan.sets["clean"], victims, plan.seed, "attacked")
         self._transferred: dict[str, Source] = {}

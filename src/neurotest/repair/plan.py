@@ -27,7 +27,7 @@ SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-unseen", 
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RepairPlan:
     """target: the old network. train: trained on. deciding: never trained on nor judged by. sets: what is judged by, by name."""
 
     target: Target
@@ -118,7 +118,7 @@ class Plan:
 def make_plan(
     target: Target, classes: int, material: Material, train: Source | None, holdout: Source, shift: Source | None = None, *,
     unseen: float, seed: int, pool: Source | None = None,
-) -> Plan:  # fmt: skip
+) -> RepairPlan:  # fmt: skip
     """Split everything; data that would be on both sides are refused."""
     for name, source in (("train", train), ("holdout", holdout), ("shift", shift)):
         if source is not None and source.labels is None:
@@ -146,11 +146,11 @@ def make_plan(
         notes.append(f"no training data: {len(benign)} inputs the run started from hold the network to its answers.")
         parts = dataclasses.replace(parts, learn=learn)
         about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
-        return Plan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
+        return RepairPlan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
     train, deciding = _deciding(train, held, seed, notes)
     seeds = _benign(material, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
     about = {"benign": seeds, "notes": tuple(notes), "pool": pool}
-    return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
+    return RepairPlan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
 
 
 def _benign(material: Material, others: set[str]) -> Source | None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.repair.lessons import Ingredients, Lessons, predictions
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.statistics import normalised, settle
 from neurotest.target import Target
 from neurotest.train import Place, Report, Training
@@ -38,7 +38,7 @@ class Repaired:
 
 
 def retrain(
-    plan: Plan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Place | None = None, report: Report | None = None
+    plan: RepairPlan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Place | None = None, report: Report | None = None
 ) -> Repaired:
     """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
     if not len(ingredients):
@@ -66,7 +66,7 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
     return {name: old[name].to(value).lerp(value, weight) if value.is_floating_point() else value for name, value in new.items()}
 
 
-def _move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
+def _move(plan: RepairPlan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
     """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself.
 
     It is left in eval mode.
@@ -76,7 +76,7 @@ def _move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: floa
         settle(plan.target, module, batches)
 
 
-def _choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
+def _choose_weight(plan: RepairPlan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
     """The greatest averaging weight that is about as good as any on the data that decides. batches: for statistics."""
     trial, new = copy.deepcopy(module), module.state_dict()
     scores: dict[float, float] = {}
@@ -90,7 +90,7 @@ def _choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()
     return max(weight for weight, value in scores.items() if value >= max(scores.values()) - CLOSE)
 
 
-def score(plan: Plan, module: nn.Module) -> float:
+def score(plan: RepairPlan, module: nn.Module) -> float:
     """Accuracy on mutated inputs that decide, or on faults where the run alone decides; clean accuracy that is lost beyond
     what is allowed counts dearly."""
     target = plan.target.holding(module)
@@ -101,12 +101,12 @@ def score(plan: Plan, module: nn.Module) -> float:
     return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
 
 
-def _costs(plan: Plan, module: nn.Module) -> bool:
+def _costs(plan: RepairPlan, module: nn.Module) -> bool:
     """Whether a loss on other inputs is visible. How large it is a few originals of faults cannot say, so then we are careful."""
     return kept_share(plan, plan.target.holding(module)) < 1 - VISIBLE
 
 
-def kept_share(plan: Plan, target: Target) -> float:
+def kept_share(plan: RepairPlan, target: Target) -> float:
     """Of mildly changed inputs that nothing was trained on and the old network gets right, how many are still right."""
     right = predictions(plan.target, plan.deciding_mild) == plan.deciding_mild.labels
     return float((predictions(target, plan.deciding_mild) == plan.deciding_mild.labels)[right].mean()) if right.any() else 1.0

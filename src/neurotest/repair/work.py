@@ -25,11 +25,11 @@ from neurotest.jobs.stored import target_config
 from neurotest.jobs.targets import WEIGHTS, weights_of, with_weights
 from neurotest.jobs.work import Job
 from neurotest.repair.evaluation import Judge, flips, rows
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import Protocol, control
 from neurotest.repair.result import RepairResult
 from neurotest.repair.retrain import Repaired
-from neurotest.runs.folder import RunFile, own
+from neurotest.runs.folder import RunFile, declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -38,7 +38,7 @@ from neurotest.train import Step
 
 OWN = "repair"  # the arm of the protocol itself, beside those of its controls
 FOLDER = "checkpoints"
-OURS = own(rf"{FOLDER}/[0-9]{{3,}}\.pt", FOLDER)
+OURS = declare(rf"{FOLDER}/[0-9]{{3,}}\.pt", FOLDER)
 STEPS = 1000  # of progress, for every training
 
 
@@ -65,7 +65,7 @@ class Repair(Job[RepairResult]):
 
     command = "repair"
 
-    plan: Plan
+    plan: RepairPlan
     inputs: Inputs
     protocol: Protocol
     controls: tuple[str, ...]

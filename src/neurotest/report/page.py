@@ -15,13 +15,13 @@ from neurotest.files import write_bytes
 from neurotest.report import rendering
 from neurotest.report.rendering import environment, render
 from neurotest.report.section import Conclusion, Section, sections
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.places import PAGE
 from neurotest.runs.store import Run
 from neurotest.zoo import LAB
 
 LIVE = 'class="spec"'  # a chart that answers to the pointer; a name that says so is escaped
-own(r"report\.html")
+declare(r"report\.html")
 
 
 class Block(NamedTuple):

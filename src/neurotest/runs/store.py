@@ -18,7 +18,7 @@ from neurotest import __version__
 from neurotest.errors import BadInput
 from neurotest.reading import reason
 from neurotest.runs import codec, places, schema, seal
-from neurotest.runs.folder import Folder, RunFile, own
+from neurotest.runs.folder import Folder, RunFile, declare
 from neurotest.runs.labels import Labels, now
 from neurotest.runs.lock import NAME as LOCK
 from neurotest.runs.lock import Lock, is_locked
@@ -37,8 +37,8 @@ FIXED = ("id", "command", "config")  # what `made_here` looks at is what is used
 UNFIT = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
 ENDING = r"(png|npy|wav|view\.png)"
-own(r"run\.json|selection\.csv")  # exports
-STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
+declare(r"run\.json|selection\.csv")  # exports
+STORED = declare(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
 
 WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
 PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")

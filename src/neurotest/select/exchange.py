@@ -192,7 +192,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
 
 
 def _write_csv(chosen: list[Pick], out: Path) -> None:
-    with files.whole(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with files.atomic_write(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows(pick.row("" if pick.picture is None else str(pick.picture)) for pick in chosen)
@@ -203,7 +203,7 @@ def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
 
     A table says where each was put, so that a folder in which nobody moved anything is known for one.
     """
-    with files.whole_folder(out) as part:
+    with files.atomic_folder(out) as part:
         for name in classes if len(classes) <= FOLDERS else ():
             (part / as_folder(name)).mkdir(exist_ok=True)
         with open(part / EXPORTED, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from neurotest import checks, rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import atomic_write, cache_dir
 from neurotest.levels import levels_of
 from neurotest.mutate.base import Draws, Mutations
 from neurotest.mutate.chain import Step, draws_of
@@ -224,7 +224,7 @@ def read_similarities(
     ]
     values: NDArray[np.float64] = np.concatenate(parts).reshape(shape)
     if cache:
-        with suppress(BadInput), whole(part.place) as file:
+        with suppress(BadInput), atomic_write(part.place) as file:
             save_file({"similarities": values}, file)
     return values
 
@@ -234,7 +234,7 @@ def _save(place: Path, sample: Sample) -> None:
 
     sides = {"references": vars(sample.references), "mutants": vars(sample.mutants)}
     arrays = {f"{who}/{name}": np.ascontiguousarray(side[name]) for who, side in sides.items() for name in NAMES}
-    with whole(place) as part:
+    with atomic_write(place) as part:
         save_file(arrays, part)
 
 

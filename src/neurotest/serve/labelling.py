@@ -22,7 +22,7 @@ from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.stored import SETTINGS, facts_of
 from neurotest.select.exchange import classes_of
 from neurotest.serve.chooser import Choice, Request
-from neurotest.serve.media import Pictures, class_words
+from neurotest.serve.media import PoolMedia, class_words
 from neurotest.serve.refusals import Taken
 
 Entry = dict[str, Any]
@@ -89,7 +89,7 @@ class Labelling:
         self.classes = classes
         if not len(rows) or self.predicted.min() < 0 or self.predicted.max() >= len(self.classes):
             raise BadInput(f"{run.path} lacks what the network says of its inputs: it is damaged.")
-        self.pictures = Pictures(run, self.contents, bounds, pool)
+        self.pictures = PoolMedia(run, self.contents, bounds, pool)
         self.labels: dict[int, LabelRow] = {row.position: row for row in run.labels()}
         self.leases: dict[int, tuple[str, float]] = {r.position: (r.holder, r.until) for r in run.leases(self.clock())}
         if not any(map(self.pictures.has, range(len(rows)))):

@@ -27,7 +27,7 @@ from neurotest.runs import codec, lock
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import UNFIT, Run
 from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
-from neurotest.serve.media import LARGEST, WAV, Shown, apart, differing, picture, times_of
+from neurotest.serve.media import LARGEST, WAV, Media, apart, differing, picture, times_of
 from neurotest.serve.refusals import Missing
 from neurotest.sounds import difference, is_sound, wav
 
@@ -234,14 +234,14 @@ class Live:
             "shrunk": None if small is None else str(small["after"]),
         }  # fmt: skip
 
-    def picture(self, number: int, view: str) -> Shown:
+    def picture(self, number: int, view: str) -> Media:
         with Run.open(self.path) as run:
             shown = self._view(run, self._mutant(run, number), view)
         if shown is None:
             raise Missing(f"the run has no picture {view!r} of fault {number}.")
         return shown
 
-    def sound(self, number: int, view: str) -> Shown:
+    def sound(self, number: int, view: str) -> Media:
         """What is heard of a fault, of its seed or of the fault when it was shrunk."""
         with Run.open(self.path) as run:
             mutant = self._mutant(run, number)
@@ -249,9 +249,9 @@ class Live:
             file = mutant.file if view == "fault" else None if small is None else small["file"]
             seed = _seed(run, mutant.root) if view == "seed" else None
             if file is not None and codec.is_wav(file):
-                return Shown(WAV, file.read(LARGEST))
+                return Media(WAV, file.read(LARGEST))
             if seed is not None and is_sound(seed.dtype, seed.shape) and run.rate is not None:
-                return Shown(WAV, wav(seed, run.rate))
+                return Media(WAV, wav(seed, run.rate))
         raise Missing(f"the run has no sound {view!r} of fault {number}.")
 
     def _mutant(self, run: Run, number: int) -> StoredMutant:
@@ -260,7 +260,7 @@ class Live:
             raise Missing(f"there is no fault {number}.")
         return mutants[0]
 
-    def _view(self, run: Run, mutant: StoredMutant, view: str) -> Shown | None:
+    def _view(self, run: Run, mutant: StoredMutant, view: str) -> Media | None:
         if view == "shrunk":
             small = shrunk_of(run).get(mutant.family)
             file = None if small is None else small["file"]
@@ -268,7 +268,7 @@ class Live:
             file = mutant.file
         if view in ("fault", "shrunk"):
             shown = None if file is None else codec.picture(file)
-            return None if shown is None else Shown("image/png", shown.read(LARGEST))
+            return None if shown is None else Media("image/png", shown.read(LARGEST))
         seed = _seed(run, mutant.root)
         if seed is None or not codec.viewable(seed):
             return None

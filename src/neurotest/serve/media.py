@@ -25,7 +25,7 @@ TIMES = (1, 2, 5, 10, 20, 50, 100)  # how many times as large differences are dr
 
 
 @dataclass(frozen=True)
-class Shown:
+class Media:
     """What a browser gets."""
 
     kind: str
@@ -44,16 +44,16 @@ def _kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     raise BadInput(f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.")
 
 
-def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
+def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Media:
     from PIL import Image
 
     grey = codec.view(x, bounds)
     out = io.BytesIO()
     Image.fromarray(np.ascontiguousarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))).save(out, format="PNG")
-    return Shown(PNG, out.getvalue())
+    return Media(PNG, out.getvalue())
 
 
-class Pictures:
+class PoolMedia:
     """The inputs of a pool as pictures: those that the run stores, the others out of the pool, if it can be read and is the
     same."""
 
@@ -87,18 +87,18 @@ class Pictures:
             raise BadInput(f"{self.source.what} does not hold the inputs of this run any more: name the pool with --pool.")
         return np.asarray(x[0])
 
-    def shown(self, position: int) -> Shown:
+    def shown(self, position: int) -> Media:
         if (file := self.files.get(position)) is not None and (stored := codec.picture(file)) is not None:
-            return Shown(PNG, stored.read(LARGEST))
+            return Media(PNG, stored.read(LARGEST))
         return picture(self.read(position), self.bounds)
 
-    def heard(self, position: int) -> Shown | None:
+    def heard(self, position: int) -> Media | None:
         """The sound; None where inputs are something else."""
         if self.kind != WAV:
             return None
         if (file := self.files.get(position)) is not None and codec.is_wav(file):
-            return Shown(WAV, file.read(LARGEST))
-        return None if self.rate is None else Shown(WAV, wav(self.read(position), self.rate))
+            return Media(WAV, file.read(LARGEST))
+        return None if self.rate is None else Media(WAV, wav(self.read(position), self.rate))
 
 
 def apart(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64] | None:
@@ -116,7 +116,7 @@ def times_of(share: NDArray[np.float64]) -> int:
     return max((times for times in TIMES if times * largest <= 1), default=1)
 
 
-def differing(share: NDArray[np.float64]) -> Shown:
+def differing(share: NDArray[np.float64]) -> Media:
     """How far each value lies from the seed's, `times_of` as large."""
     return picture(np.minimum(times_of(share) * share, 1).astype(np.float32))
 

@@ -73,7 +73,7 @@ class GridAnswering(_Body):
     by: Who = ""
 
 
-class Shown(_Answer):
+class ShownInput(_Answer):
     position: int
     name: str | None
     picture: str
@@ -83,7 +83,7 @@ class Next(_Answer):
     """state: `show`, `choosing` (ask again in a moment) or `done` (nothing is left that could be shown)."""
 
     state: Literal["show", "choosing", "done"]
-    input: Shown | None
+    input: ShownInput | None
 
 
 class Stored(_Answer):
@@ -110,7 +110,7 @@ class Held(_Answer):
 class Grid(_Answer):
     predicted: int
     name: str
-    inputs: list[Shown]
+    inputs: list[ShownInput]
 
 
 class GridStored(_Answer):
@@ -174,7 +174,7 @@ class Progress(_Answer):
     looking: int
 
 
-class Step(_Answer):
+class NextStep(_Answer):
     """What to do next, and the command that does it."""
 
     purpose: str
@@ -196,14 +196,14 @@ class State(_Answer):
     changed: str
     sentence: str
     bad: bool
-    steps: list[Step]
+    steps: list[NextStep]
     numbers: list[Number]
     browsable: bool
     note: str
     caution: str
 
 
-class Part(_Answer):
+class ReportSection(_Answer):
     """A section of the report."""
 
     name: str
@@ -211,14 +211,14 @@ class Part(_Answer):
     html: str
 
 
-class Parts(_Answer):
+class ReportSections(_Answer):
     """changed: what the state said when they were drawn."""
 
     changed: str
-    parts: list[Part]
+    parts: list[ReportSection]
 
 
-class Family(_Answer):
+class FamilyRow(_Answer):
     true: str
     predicted: str
     operator: str
@@ -236,7 +236,7 @@ class FamilyList(_Answer):
     """total: how many fit; the lists are what there is to filter by."""
 
     total: int
-    families: list[Family]
+    families: list[FamilyRow]
     true: list[str]
     predicted: list[str]
     operators: list[str]
@@ -282,7 +282,7 @@ class Starting(_Body):
     fault: Position
 
 
-class Job(_Answer):
+class JobStatus(_Answer):
     id: str
     kind: Literal["explain", "shrink"]
     fault: int
@@ -291,5 +291,5 @@ class Job(_Answer):
     page: str | None
 
 
-class Jobs(_Answer):
-    jobs: list[Job]
+class JobList(_Answer):
+    jobs: list[JobStatus]

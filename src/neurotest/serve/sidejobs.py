@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from neurotest.errors import BadInput, NeurotestError
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.store import Run
 from neurotest.scale.start import pipe, start_process
 from neurotest.serve.refusals import Missing, Taken
 
 JOB, PAGE = "job.json", "explanation.html"
-OURS = own(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")
+OURS = declare(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")
 LARGEST = 1 << 26  # bytes of an explanation
 MOST = 8  # jobs that wait or run
 Kind = Literal["explain", "shrink"]
@@ -39,7 +39,7 @@ class SideJob:
         return {**asdict(self), "page": page}
 
 
-class Jobs:
+class SideJobs:
     """Those of one run: what was started before is read from its folder; one runs at a time.
 
     network, train: what the user said of the target and its training data on the command line. A run from elsewhere opens

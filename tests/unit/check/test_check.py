@@ -17,9 +17,9 @@ from tests.unit.report.subjects import HOSTILE, inputs, network
 import neurotest
 from neurotest import registry
 from neurotest.check.accuracy import _calibration_error, _calibration_interval
-from neurotest.check.finding import Examined, Finding, Picture, ranked
+from neurotest.check.finding import CaptionedImage, CheckItem, Finding, ranked
 from neurotest.check.slices import _fifths, _foretold_errors
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.subject import CheckContext, Clock
 from neurotest.check.trigger import _stamped
 from neurotest.cli.junit import write_junit
 from neurotest.errors import BadInput, Interrupted
@@ -36,10 +36,10 @@ def finding(**changes: Any) -> Finding:
 
 
 def test_an_examination_survives_being_a_part() -> None:
-    picture = Picture(np.arange(64, dtype=np.uint8).reshape(1, 8, 8), "a picture")
+    picture = CaptionedImage(np.arange(64, dtype=np.uint8).reshape(1, 8, 8), "a picture")
     one = finding(evidence=(("share", 0.5, (0.4, 0.6)), ("count", 3.0, None)), pictures=(picture,), deeper="neurotest x")
-    before = Examined("e", "summary", (one, finding(pictures=(picture, picture))), {"n": 3}, 1.5, True)
-    after = Examined.read(before.arrays())
+    before = CheckItem("e", "summary", (one, finding(pictures=(picture, picture))), {"n": 3}, 1.5, True)
+    after = CheckItem.read(before.arrays())
     assert after.to_dict() == before.to_dict()
     assert [f.to_dict() for f in after.findings] == [f.to_dict() for f in before.findings]
     assert [len(f.pictures) for f in after.findings] == [1, 2]
@@ -48,10 +48,10 @@ def test_an_examination_survives_being_a_part() -> None:
 
 def test_alarms_come_first_then_the_strongest() -> None:
     parts = [
-        Examined(
+        CheckItem(
             "a", "", (finding(strength=0.9, sentence="strong note"), finding(severity="alarm", strength=0.1, sentence="weak"))
         ),
-        Examined("b", "", (finding(severity="alarm", strength=0.8, sentence="strong"),)),
+        CheckItem("b", "", (finding(severity="alarm", strength=0.8, sentence="strong"),)),
     ]
     assert [f.sentence for f in ranked(parts)] == ["strong", "weak", "strong note"]
 
@@ -86,7 +86,7 @@ def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch:
     for entry in registry.entries("examination").values():
         examine = entry.make.examine  # type: ignore[attr-defined]
 
-        def counted(self: Any, subject: Subject, clock: Clock, examine: Any = examine) -> Examined:
+        def counted(self: Any, subject: CheckContext, clock: Clock, examine: Any = examine) -> CheckItem:
             made.append(self.name)
             return examine(self, subject, clock)
 
@@ -124,7 +124,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_junit_holds_what_xml_cannot_write(tmp_path: Path) -> None:
-    examined = Examined("e", "a\x00\x1b\ud800b", (finding(severity="alarm", sentence="\x08]]>&<"),))
+    examined = CheckItem("e", "a\x00\x1b\ud800b", (finding(severity="alarm", sentence="\x08]]>&<"),))
     write_junit(tmp_path / "x.xml", neurotest.CheckResult("t\x01", "d", 1, 1, (examined,), 0.0))
     case = ElementTree.parse(tmp_path / "x.xml").getroot().find(".//failure")
     assert case is not None

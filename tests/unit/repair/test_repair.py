@@ -19,7 +19,7 @@ from neurotest.errors import BadInput
 from neurotest.jobs.targets import weights_of, with_weights
 from neurotest.repair import retrain as retraining
 from neurotest.repair.lessons import _answers, predictions
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocols.default import Default
 from neurotest.repair.protocols.head import WANT, Head, _folded
 from neurotest.repair.retrain import CAREFUL, _choose_weight, between, score
@@ -206,7 +206,7 @@ def test_a_head_needs_a_dense_layer_at_the_end() -> None:
 
 
 def test_the_head_is_never_worse_on_what_decides() -> None:
-    ready: Plan = plan(train=False)
+    ready: RepairPlan = plan(train=False)
     repaired = Head().repair(ready, 0)
     assert score(ready, repaired.module) >= score(ready, ready.target.module) - 1e-9
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from neurotest import Run
-from neurotest.check.finding import Examined
+from neurotest.check.finding import CheckItem
 from neurotest.check.result import CheckResult
 from neurotest.report import check, repair, swarm, write_report
 from neurotest.report.campaign import _believed
@@ -57,7 +57,7 @@ def test_a_swarm_says_what_is_within_chance() -> None:
 
 
 def test_a_check_that_was_not_finished_says_so() -> None:
-    examined = (Examined("accuracy", "good"), Examined("trigger", "some", ran_out=True), Examined("labels", "", skipped=True))
+    examined = (CheckItem("accuracy", "good"), CheckItem("trigger", "some", ran_out=True), CheckItem("labels", "", skipped=True))
     verdict = CheckResult("t", "d", 1, 1, examined, 1.0).verdict
     assert verdict == (
         "no alarm in 2 examinations; not examined: labels; the time was too short to finish the search for learned patches "

@@ -15,13 +15,13 @@ from tests.waiting import LIMIT
 from neurotest.errors import BadInput
 from neurotest.report.page import write_report
 from neurotest.runs import Run, codec, handles, schema
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.listing import list_runs
 from neurotest.runs.lock import is_locked
 from neurotest.select.exchange import export
 
 SECRET = b"\x89PNG the reader's own private key"
-own(r"notes/[a-z]+\.txt|plain\.txt")
+declare(r"notes/[a-z]+\.txt|plain\.txt")
 
 
 @pytest.fixture

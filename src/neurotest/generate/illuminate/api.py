@@ -29,7 +29,7 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
 from neurotest.mutate.distances import distances
 from neurotest.public import public
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
@@ -89,7 +89,7 @@ class IlluminateResult(AttackResult):
 
 FORWARDS = 2000
 FAULTS = "faults.npz"
-own(r"faults\.npz")
+declare(r"faults\.npz")
 
 
 @public()

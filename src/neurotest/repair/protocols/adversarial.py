@@ -8,13 +8,13 @@ from neurotest.checks import eps_share, setting
 from neurotest.generate.gradient.attacks import PGD
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol, attacked
 from neurotest.zoo.recipes import Recipe
 
 
 class _Adversarial(Protocol):
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)  # type: ignore[attr-defined]
 
 
@@ -35,7 +35,7 @@ class PgdTraining(_Adversarial):
     batch: int = setting(64, "128 in the paper")
     rate: float = setting(0.001, "0.001 for Adam", above=0)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.train, attack=PGD(eps=self.eps, step=2.5 * self.eps / self.steps, steps=self.steps))
 
 
@@ -57,6 +57,6 @@ class StaticAdversarial(_Adversarial):
     batch: int = setting(32, "32 in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         benign = some(plan.base, self.tests, seed, "benign")
         return Ingredients(base=benign, new=attacked(plan.target, benign, PGD(eps=self.eps), seed))

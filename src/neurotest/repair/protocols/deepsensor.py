@@ -7,7 +7,7 @@ from typing import ClassVar
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol
 from neurotest.zoo.recipes import Recipe
 
@@ -30,10 +30,10 @@ class DeepSensor(Protocol):
     batch: int = setting(32, "32 in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         new = some(plan.learn.inputs, self.tests, seed, "deepsensor")
         benign = plan.learn.originals
         if benign is None:

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, joined
+from neurotest.repair.plan import RepairPlan, joined
 from neurotest.repair.protocol import Protocol
 from neurotest.repair.statistics import normalised
 from neurotest.zoo.recipes import Recipe
@@ -54,14 +54,14 @@ class Default(Protocol):
     schedule: Literal["onecycle", "constant"] = "onecycle"
     patience: int = setting(0, "0: to the end", least=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         rate = self.rate or (NORMALISED if normalised(plan.target.module) else OTHERS)
         return Recipe(
             epochs=self.epochs, batch=self.batch, optimiser=self.optimiser, rate=rate, schedule=self.schedule,
             average=self.average, patience=self.patience or None, seed=seed,
         )  # fmt: skip
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         base = joined(plan.train, plan.benign)
         assert base is not None
         aim = plan.aim(self.aimed, self.depth).broader(self.broad)

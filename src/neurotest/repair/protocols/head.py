@@ -13,7 +13,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, joined
+from neurotest.repair.plan import RepairPlan, joined
 from neurotest.repair.protocol import Protocol
 from neurotest.repair.retrain import CLOSE, WEIGHTS, Repaired, score
 from neurotest.scan import batches
@@ -42,13 +42,13 @@ class Head(Protocol):
     ridge: float = setting(1.0, "1 by default", above=0)
     anchor: float = setting(1.0, "1: an input that is right counts as much as a fault", above=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         return Recipe(epochs=1, seed=seed)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.base, new=plan.learn.inputs)
 
-    def repair(self, plan: Plan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None) -> Repaired:
+    def repair(self, plan: RepairPlan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None) -> Repaired:
         own = self.ingredients(plan, seed)
         everything = joined(own.new, own.base)
         assert everything is not None
@@ -78,7 +78,7 @@ def _hidden(target: Target, source: Source) -> tuple[Tensor, Tensor]:
     return torch.cat(hidden), torch.cat(logits)
 
 
-def _best(plan: Plan, added: Tensor) -> tuple[float, nn.Module]:
+def _best(plan: RepairPlan, added: Tensor) -> tuple[float, nn.Module]:
     """As much of the correction as is best on the inputs that decide."""
     modules = {weight: _folded(plan.target, weight * added) for weight in WEIGHTS}
     scores = {weight: score(plan, module) for weight, module in modules.items()}

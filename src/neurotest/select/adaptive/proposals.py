@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from neurotest.errors import BadInput
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.store import Run
 
 Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"  # the scan
-own(r"adaptive\.npz")
+declare(r"adaptive\.npz")
 # The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
 ROUNDS = "adaptive rounds"
 

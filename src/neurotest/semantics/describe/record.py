@@ -17,7 +17,7 @@ from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
@@ -26,7 +26,7 @@ from neurotest.semantics.descriptions import DEAD, TABLE, UNKNOWN, Description, 
 from neurotest.stats.bootstrap import mean_interval
 
 EXEMPLARS, RATING, KEY = "exemplars.csv", "rating.csv", "rating-key.json"
-own(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
+declare(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
 PAIRS = 100
 ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
 COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation
 
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import SHEETS, Descriptions
 from neurotest.semantics.exemplars import plane_of, regions
@@ -22,7 +22,7 @@ from neurotest.sounds import is_sound, picture
 if TYPE_CHECKING:
     from PIL import Image
 
-own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
+declare(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
 ROWS = 64  # per picture: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile

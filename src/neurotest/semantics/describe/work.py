@@ -22,7 +22,7 @@ from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import AnyTarget, stored_source
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import Job, carry_out, go_on
-from neurotest.runs.folder import LARGEST, own
+from neurotest.runs.folder import LARGEST, declare
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.semantics.describe import record
@@ -33,7 +33,7 @@ from neurotest.semantics.exemplars import Exemplars
 from neurotest.target import Trace, Want
 
 PASS = "pass.npz"  # the exemplars of the inputs that were seen so far
-own(r"pass\.npz")
+declare(r"pass\.npz")
 SETTINGS = ("k", "quantile", "batch", "seed", "limit")  # that a run keeps
 PAUSE = 30.0  # seconds between two snapshots, at least
 
