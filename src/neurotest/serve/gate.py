@@ -1,15 +1,96 @@
-"""In front of every request: the right host, no foreign page, a token or its cookie, a small body, not too many at once."""
+"""Who may speak to the server, and what stands in front of every request.
+
+Whoever has the address that was printed, and then the browser that opened it. Every request needs the right host, no foreign
+page, a token or its cookie, and a small body. Connections without the token get a few places, for seconds.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import hmac
 import json
+import os
+import re
+import secrets
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
-from neurotest.serve.access import Access
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from neurotest import files
+
+BYTES = 32
+
+
+def _new() -> str:
+    return secrets.token_hex(BYTES)
+
+
+@dataclass(frozen=True)
+class Access:
+    """token: in the address, new with every start. secret: what the cookie is made of; it outlives the server, so that open tabs
+    go on after a restart."""
+
+    port: int
+    token: str = field(default_factory=_new)
+    secret: str = field(default_factory=_new)
+
+    @classmethod
+    def of(cls, run_id: str, port: int) -> Access:
+        """For the server of a run; the secret lies in the user's cache, never in the run."""
+        return cls(port, secret=_kept(run_id))
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """What a browser on this machine calls the server; any other name was made to point here by somebody else."""
+        return frozenset(f"{name}:{self.port}" for name in ("127.0.0.1", "localhost"))
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}/"
+
+    @property
+    def url(self) -> str:
+        return f"{self.address}?token={self.token}"
+
+    @property
+    def cookie_name(self) -> str:
+        return f"neurotest-{self.port}"  # cookies do not tell ports apart
+
+    @property
+    def cookie(self) -> str:
+        return hmac.new(self.secret.encode(), self.cookie_name.encode(), hashlib.sha256).hexdigest()
+
+    def knows_token(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+    def knows_cookie(self, text: str) -> bool:
+        return hmac.compare_digest(text.encode("utf-8", "replace"), self.cookie.encode())
+
+
+def _kept(run_id: str) -> str:
+    """The secret of a run's servers, made on first use; without a writable cache a new one each time."""
+    if not re.fullmatch(r"[0-9a-f]{32}", run_id):
+        return _new()
+    place, secret = files.cache_dir() / "serve" / run_id, _new()
+    with suppress(OSError, UnicodeDecodeError):
+        text = place.read_text()
+        if re.fullmatch(rf"[0-9a-f]{{{2 * BYTES}}}", text):
+            return text
+    part = place.with_name(f".{place.name}.{os.getpid()}.part")
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0), 0o600), "w") as file:
+            file.write(secret)
+        os.replace(part, place)
+    return secret
+
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -135,7 +216,7 @@ class Gate:
 
 
 def _admit(scope: Scope) -> None:
-    """Tell the connection, where it is one of the server's (`places.py`), that whoever speaks there is known."""
+    """Tell the connection, where it is one of the server's (`Connection`), that whoever speaks there is known."""
     scope.get("state", {}).get(ADMIT, lambda: None)()
 
 
@@ -210,3 +291,40 @@ async def _answer(send: Send, status: int, body: bytes, headers: dict[str, str])
     pairs = [(name.encode(), value.encode()) for name, value in {**headers, "content-length": str(len(body))}.items()]
     await send({"type": "http.response.start", "status": status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
+
+
+STRANGER_SECONDS = 10.0  # for the first request with the token or its cookie
+STRANGERS = 128  # connections that have not sent one yet; a new one ends the oldest
+CONNECTION_BURST = STRANGERS // 2  # connections accepted at once, so that none is ended before its request is read
+OWNERS = 200  # connections that have
+
+
+class Connection(H11Protocol):
+    """One connection, a stranger's until the gate has seen the token."""
+
+    def __init__(self, config: Any, server_state: Any, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, {**app_state, ADMIT: self.admit}, _loop)
+        self.admitted = False
+        self.made = 0.0
+        self.deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.made = self.loop.time()
+        self.deadline = self.loop.call_later(STRANGER_SECONDS, transport.abort)
+        strangers = [one for one in self.connections if isinstance(one, Connection) and not one.admitted]
+        for stranger in sorted(strangers, key=lambda one: one.made)[:-STRANGERS]:
+            stranger.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_deadline()
+        super().connection_lost(exc)
+
+    def admit(self) -> None:
+        self.admitted = True
+        self._end_deadline()
+
+    def _end_deadline(self) -> None:
+        if self.deadline is not None:
+            self.deadline.cancel()
+            self.deadline = None

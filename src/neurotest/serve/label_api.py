@@ -6,7 +6,7 @@ import io
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
@@ -15,15 +15,12 @@ from neurotest import __version__
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.serve import frame, models
-from neurotest.serve.access import Access
-from neurotest.serve.chooser import Chooser
+from neurotest.serve.chooser import Chooser, Owner
+from neurotest.serve.gate import Access
 from neurotest.serve.labelling import Labelling
-from neurotest.serve.owner import Owner
+from neurotest.serve.models import Missing
 from neurotest.serve.quantities import Quantities, open_labelling
-from neurotest.serve.refusals import Missing
 
-PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "the input as a picture"}}
-SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "the input as a sound"}}
 SUMMARY = "Labels for an adaptive selection: the next input, answers, undo, a grid, progress, exports."
 Format = Literal["csv", "folder", "label-studio"]
 
@@ -55,7 +52,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
         """Labels and faults so far, beside random, what the next batch promises, and how many faults are left."""
         return owner.ask(labelling.progress)
 
-    @app.get("/api/inputs/{position}/picture", response_class=Response, responses=PNG)
+    @app.get("/api/inputs/{position}/picture", response_class=Response, responses=frame.PNG)
     def get_picture(position: models.Position) -> Response:
         """One input of the pool."""
         if position >= len(pictures.contents) or not pictures.has(position):
@@ -63,7 +60,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
         shown = pictures.shown(position)
         return Response(shown.content, media_type=shown.kind, headers={"cache-control": "private, max-age=3600"})
 
-    @app.get("/api/inputs/{position}/sound", response_class=Response, responses=SOUND)
+    @app.get("/api/inputs/{position}/sound", response_class=Response, responses=frame.WAV)
     def get_sound(position: models.Position) -> Response:
         """One input of the pool, to be played."""
         known = position < len(pictures.contents) and pictures.has(position)

@@ -21,11 +21,10 @@ from neurotest.runs.store import Run
 from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.stored import SETTINGS, facts_of
 from neurotest.select.exchange import classes_of
-from neurotest.serve.chooser import Choice, Request
+from neurotest.serve.chooser import Choice, Entry, Request
 from neurotest.serve.media import PoolMedia, class_words
-from neurotest.serve.refusals import Taken
+from neurotest.serve.models import Taken
 
-Entry = dict[str, Any]
 ROUND = 20  # labels between two choices, at most
 LEASE = 120.0  # seconds for which an input is kept for whoever looks at it; the page asks for more while it is open
 GRID = 30  # inputs that are looked at together

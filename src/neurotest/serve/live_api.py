@@ -9,12 +9,10 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
 from neurotest.serve import frame, models
-from neurotest.serve.access import Access
+from neurotest.serve.gate import Access
 from neurotest.serve.live import Live
 from neurotest.serve.sidejobs import SideJobs
 
-SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "a sound"}}
-PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "a picture"}}
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}, "description": "a page of its own"}}
 SUMMARY = "A run while it is written: how it stands, its fault families, its faults, and jobs that explain or shrink them."
 # An explanation is a page of its own: no script, no request, pictures and styles inside it.
@@ -64,13 +62,13 @@ def _add_faults(app: FastAPI, live: Live) -> None:
         """One fault: what it was, what it is taken for, what was done to it."""
         return live.fault(number)
 
-    @app.get("/api/faults/{number}/{view}", response_class=Response, responses=PNG)
+    @app.get("/api/faults/{number}/{view}", response_class=Response, responses=frame.PNG)
     def get_picture(number: models.Position, view: Literal["seed", "fault", "difference", "shrunk"]) -> Response:
         """The seed, the fault, their difference (`times` of the fault as large), or the smallest change of the family."""
         shown = live.picture(number, view)
         return Response(shown.content, media_type=shown.kind)
 
-    @app.get("/api/faults/{number}/{view}/sound", response_class=Response, responses=SOUND)
+    @app.get("/api/faults/{number}/{view}/sound", response_class=Response, responses=frame.WAV)
     def get_sound(number: models.Position, view: Literal["seed", "fault", "shrunk"]) -> Response:
         """The same to be played, where inputs are sound."""
         heard = live.sound(number, view)

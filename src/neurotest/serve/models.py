@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from neurotest.errors import spelled
+from neurotest.errors import BadInput, spelled
+
+
+class Taken(BadInput):
+    """Somebody else has, or had, this input."""
+
+
+class Missing(BadInput):
+    """The run has no such thing."""
+
 
 Holder = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$", description="One tab of a browser; it makes up its own name.")]
 Position = Annotated[int, Field(ge=0, le=2**53 - 1, description="Where the input stands in the pool.")]

@@ -15,7 +15,7 @@ from neurotest.errors import BadInput, NeurotestError
 from neurotest.runs.folder import Folder, declare
 from neurotest.runs.store import Run
 from neurotest.scale.start import pipe, start_process
-from neurotest.serve.refusals import Missing, Taken
+from neurotest.serve.models import Missing, Taken
 
 JOB, PAGE = "job.json", "explanation.html"
 OURS = declare(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")

@@ -14,7 +14,7 @@ from PIL import Image
 from neurotest import registry
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.mutate.chain import Step
-from neurotest.serve.facts import budget_words, change_words, judged_by, random_words
+from neurotest.serve.live import budget_words, change_words, judged_by, random_words
 from neurotest.serve.media import TIMES, apart, differing, times_of
 
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurotest.serve.access import Access
-from neurotest.serve.gate import KNOCKS, LARGEST, Gate, _Bucket
+from neurotest.serve.gate import KNOCKS, LARGEST, Access, Gate, _Bucket
 
 pytestmark = pytest.mark.plain
 ACCESS = Access(8731)

@@ -15,8 +15,8 @@ from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select.exchange import export, labels_of
 from neurotest.select.quantities import Quantity, kept
+from neurotest.serve.models import Taken
 from neurotest.serve.quantities import Quantities, open_labelling
-from neurotest.serve.refusals import Taken
 from neurotest.target import speed
 from neurotest.target.outputs import Bins
 
