@@ -123,7 +123,7 @@ def _layer_bars(layers: dict[str, Any]) -> charts.Spec:
     return charts.bars(rows, charts.names("layer"), x)
 
 
-@section("never-covered", title="Never covered", order=40, commands=COMMANDS, holds=("never covered",))
+@section("never-covered", title="Never covered", order=40, commands=COMMANDS, requires=("never covered",))
 def _never_covered(run: Run) -> Row | None:
     """Per layer the neurons of which nothing was covered, the first of them by number."""
     criteria, tables = run["summary"]["criteria"], {}

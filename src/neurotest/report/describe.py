@@ -54,7 +54,7 @@ def _title(layer: str) -> str:
     return layer or "(the network)"
 
 
-@section("described-neurons", title="", order=10, commands=COMMANDS, holds=("sheets",))
+@section("described-neurons", title="", order=10, commands=COMMANDS, requires=("sheets",))
 def _described_neurons(run: Run) -> Row:
     file = run.file(TABLE)
     table = rows_of(file.read(LARGEST_TABLE), str(file), COLUMNS)

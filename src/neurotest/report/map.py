@@ -1,13 +1,16 @@
-"""The section with the map: seeds and faults as the last hidden layer sees them, and what neighbours prove of it."""
+"""Faults by their classes: the confusion matrix with an image in every cell, and the map of what the last hidden layer sees."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.campaign.families import families
 from neurotest.campaign.store import Store
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
@@ -20,18 +23,71 @@ from neurotest.report.generated import COMMANDS as SUITES
 from neurotest.report.generated import stored_faults
 from neurotest.report.section import Row, command, section
 from neurotest.runs.codec import decode
+from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 COMMANDS = ("fuzz", "merge", "swarm", "attack", "diff", "illuminate")
-MOST = 250  # seeds, and faults
-COLOURED = 10  # classes
-NAMES = {"tsne": "t-SNE", "umap": "UMAP"}
-SHOWS = (
+MATRIX_SIDE = 20  # classes in a row or column; more are counted, not shown
+LARGE_CELLS = 8  # of more classes than these a cell has no room for a large image
+MAP_INPUTS = 250  # seeds, and faults
+MAP_COLOURS = 10  # classes
+LAYOUTS = {"tsne": "t-SNE", "umap": "UMAP"}
+MAP_SHOWS = (
     "Seeds and faults as the network's last hidden layer sees them, laid out by {method}. Colour: the class it is. A fault that "
     "lies among seeds of another colour is one that the network sees as one of them. With scripts, the pointer shows the picture."
 )
-HIDES = "distances between groups, their size or density: only neighbours are kept, and not all of them. The table says how far."
+MAP_HIDES = (
+    "distances between groups, their size or density: only neighbours are kept, and not all of them. The table says how far."
+)
+
+
+@section("matrix", title="What is taken for what", order=5, commands=COMMANDS)
+def _matrix(run: Run) -> Row | None:
+    """Classes without faults have neither row nor column; the most frequent ones come first where there are too many."""
+    counts: Counter[tuple[int, int]] = Counter()  # faults by true and predicted class
+    smallest: dict[tuple[int, int], tuple[tuple[bool, float], RunFile | None]] = {}  # what shows them best
+    for pair, faults, distance, file in _class_pairs(run):
+        counts[pair] += faults
+        smallest[pair] = min(smallest.get(pair, ((True, np.inf), None)), ((file is None, distance), file), key=lambda one: one[0])
+    if not counts:
+        return None
+    names = list(run["classes"]) if "classes" in run else []
+    rows, columns = (_most_frequent(counts, side) for side in (0, 1))
+    cells = {
+        pair: {"faults": faults, "picture": pictures.of_file(smallest[pair][1], sound=False)}
+        for pair, faults in counts.items()
+        if pair[0] in rows and pair[1] in columns
+    }
+    return {
+        "rows": [(number, class_name(number, names)) for number in rows],
+        "columns": [(number, class_name(number, names)) for number in columns],
+        "cells": cells,
+        "left_out": counts.total() - sum(counts[pair] for pair in cells),
+        "pairs": len(counts),
+        "small": len(columns) > LARGE_CELLS,
+    }
+
+
+def _class_pairs(run: Run) -> Iterator[tuple[tuple[int, int], int, float, RunFile | None]]:
+    """True and predicted class, number of faults, size of the change, file: a row per family, or per fault of a suite."""
+    if run["command"] not in SUITES:
+        for family in families(run.path).families:
+            change = family.representative
+            yield family.key[:2], family.faults, change.distance[1], change.file
+        return
+    files = {file.position: file.file for file in run.files("fault")}
+    for row in stored_faults(run):
+        if row.label is not None and row.predicted is not None:
+            yield (row.label, row.predicted), 1, float(row.extra.get("l2") or 0.0), files.get(row.position)
+
+
+def _most_frequent(counts: Counter[tuple[int, int]], side: int) -> list[int]:
+    """The true (0) or predicted (1) classes with the most faults, by number."""
+    total: Counter[int] = Counter()
+    for pair, faults in counts.items():
+        total[pair[side]] += faults
+    return sorted(number for number, _ in total.most_common(MATRIX_SIDE))
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +120,10 @@ def _feature_map(run: Run, layout: str | None = None) -> Row | None:
     names = list(run["classes"]) if "classes" in run else []
     chart = charts.Chart(
         name="map", spec=_map_spec(_points(shown, points, names, target)), rows=_table(shown, points, names),
-        shows=SHOWS.format(method=NAMES.get(layout, layout)), hides=HIDES,
+        shows=MAP_SHOWS.format(method=LAYOUTS.get(layout, layout)), hides=MAP_HIDES,
     )  # fmt: skip
     return {"problem": None, "charts": [chart], "rows": _evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
-            "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": NAMES.get(layout, layout)}  # fmt: skip
+            "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": LAYOUTS.get(layout, layout)}  # fmt: skip
 
 
 def _shown_inputs(run: Run) -> _MapInputs:
@@ -87,7 +143,7 @@ Input = tuple[NDArray[np.generic], int, int, int]  # image, class it is, class t
 
 
 def _thinned(inputs: list[T]) -> list[T]:
-    return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MOST).round().astype(int))] if inputs else []
+    return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MAP_INPUTS).round().astype(int))] if inputs else []
 
 
 def _campaign(run: Run) -> tuple[list[Input], list[Input]]:
@@ -146,7 +202,7 @@ def _evidence(shown: _MapInputs, features: NDArray[np.float64], points: NDArray[
 
 def _points(shown: _MapInputs, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
     """A row per point, with its picture."""
-    common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:COLOURED]}
+    common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:MAP_COLOURS]}
     rows = _table(shown, points, names)
     for row, x, label in zip(rows, shown.x, shown.label.tolist(), strict=True):
         row |= {"colour": row["true"] if label in common else "others", "picture": pictures.small(x, target.bounds)}

@@ -106,7 +106,7 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
         yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
 
 
-@section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
+@section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, requires=(ROUNDS,))
 def _rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
     from neurotest.select.adaptive.status import status_of  # and the whole of adaptive selection

@@ -25,8 +25,7 @@ from neurotest.errors import BadInput, command, spelled
 from neurotest.generate.fuzz.mutants import Key, Tally
 from neurotest.mutate.chain import Chain, words
 from neurotest.report.pictures import bounds_of
-from neurotest.report.rendering import environment
-from neurotest.report.section import Conclusion, Section, sections
+from neurotest.report.section import Conclusion, Section, block_of, sections
 from neurotest.runs import codec, lock
 from neurotest.runs.plain import dumps
 from neurotest.runs.store import UNFIT, Run
@@ -361,12 +360,8 @@ def _content(section: Section, run: Run) -> Entry | None:
 
 
 def _part(section: Section, run: Run) -> Entry | None:
-    content = _content(section, run)
-    if content is None:
-        return None
     try:
-        template = environment().get_template(section.template)
-        html = template.render({"config": run["config"], "summary": run["summary"], **content})
+        block = block_of(section, run)
     except (BadInput, TemplateError, *UNFIT):
         return None
-    return {"name": section.name, "title": str(content.get("title", section.title)), "html": html}
+    return None if block is None else {"name": block.name, "title": block.title, "html": block.html}

@@ -15,7 +15,7 @@ from tests.unit.report.test_pages import cells
 from neurotest import Run
 from neurotest.report import pictures, write_report
 from neurotest.report.generated import _radius, _strips, stored_faults
-from neurotest.report.matrix import SIDE, _matrix
+from neurotest.report.map import SIDE, _matrix
 
 SUMMARY = {
     "attack": "pgd", "outputs": 4, "faults": 3, "families": 2, "roots": 3, "forwards": 10, "seconds": 1.0, "set_aside": 1,

@@ -11,9 +11,9 @@ from tests.unit.report.subjects import HOSTILE, network
 from tests.unit.report.test_pages import changed
 
 from neurotest import Run
-from neurotest.report.course import _validity
+from neurotest.report.campaign import _validity
 from neurotest.report.map import _evidence, _feature_map, _MapInputs, _shown_inputs
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 
 
 def shown() -> _MapInputs:

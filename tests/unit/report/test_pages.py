@@ -13,9 +13,8 @@ from tests.unit.report.subjects import HOSTILE
 
 from neurotest import BadInput, Run
 from neurotest.report import write_report
-from neurotest.report.course import _counts
-from neurotest.report.page import _block, _run_page
-from neurotest.report.section import sections
+from neurotest.report.campaign import _counts
+from neurotest.report.section import _block, _run_page, sections
 from neurotest.report.selection import _found_curves
 
 NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name

@@ -41,7 +41,7 @@ def test_a_section_is_a_file_and_a_fragment(tmp_path: Path, monkeypatch: pytest.
     (package / "__init__.py").touch()
     (package / "extra.py").write_text(
         "from neurotest.report.section import section\n\n\n"
-        "@section('extra', title='Something else', order=5, commands=('throwaway',), holds=('extra',))\n"
+        "@section('extra', title='Something else', order=5, commands=('throwaway',), requires=('extra',))\n"
         "def extra(run):\n    return {'text': run['extra'], 'subject': 'of ' + run['extra']}\n"
     )
     (package / "templates" / "extra.html.j2").write_text(
@@ -121,7 +121,7 @@ def test_a_page_imports_the_modules_of_its_command_only() -> None:
 @pytest.mark.parametrize(
     ("commands", "applies"),
     [
-        ('commands=("fuzz",), holds=("select",)', False),
+        ('commands=("fuzz",), requires=("select",)', False),
         ('commands=("fuzz", "select")', True),
         ("commands=COMMANDS", False),
         ("commands=OTHERS", True),

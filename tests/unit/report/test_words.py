@@ -10,11 +10,11 @@ import pytest
 from neurotest import Run
 from neurotest.check.finding import CheckItem
 from neurotest.check.result import CheckResult
-from neurotest.report import check, repair, swarm, write_report
+from neurotest.report import campaign, check, repair, write_report
 from neurotest.report.campaign import _believed
+from neurotest.report.check import _worse
 from neurotest.report.coverage import _meanings, _trend
 from neurotest.report.evaluation import _conclusion, _overview
-from neurotest.report.gate import _worse
 from neurotest.report.section import joined, plural
 
 
@@ -49,11 +49,11 @@ def test_a_swarm_says_what_is_within_chance() -> None:
         "noise": {"failed": 0, "rate_interval": [0.0, 0.1]},
         "pgd": {"failed": 17, "rate_interval": [0.4, 0.7]},
     }
-    assert swarm._beside({"rate_interval": [0.4, 0.8], "controls": controls}) == (
+    assert campaign._beside_controls({"rate_interval": [0.4, 0.8], "controls": controls}) == (
         " Of the same seeds 0 fail with random noise of equal norm and 17 with PGD of equal norm (gradients). The difference "
         "from PGD of equal norm (gradients) is within chance (the 95 % intervals overlap)."
     )
-    assert swarm._beside({"rate_interval": [0.4, 0.8], "controls": {}}) == ""
+    assert campaign._beside_controls({"rate_interval": [0.4, 0.8], "controls": {}}) == ""
 
 
 def test_a_check_that_was_not_finished_says_so() -> None:
@@ -119,7 +119,7 @@ def test_a_gate_names_the_classes_that_became_worse() -> None:
 
 def test_a_swarm_that_a_control_beats_says_so() -> None:
     controls = {"pgd": {"failed": 17, "rate_interval": [0.7, 0.9]}}
-    sentence = swarm._beside({"rate_interval": [0.1, 0.3], "controls": controls})
+    sentence = campaign._beside_controls({"rate_interval": [0.1, 0.3], "controls": controls})
     assert sentence.endswith(" This search is weaker here than PGD of equal norm (gradients).")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.waiting import LIMIT
 
 from neurotest.errors import BadInput
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.runs import Run, codec, handles, schema
 from neurotest.runs.folder import Folder, declare
 from neurotest.runs.listing import list_runs
