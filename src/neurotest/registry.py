@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "goal": ("generate",),
     "robustness": ("evaluate",),
     "suite": ("evaluate", "campaign"),
-    "examination": ("check",),
+    "check": ("check",),
     "repair": ("repair",),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),
@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "target source": ("target", "jobs"),
     "data source": ("data",),
 }
+OLD_KINDS = {"examination": "check"}  # names of version 0.1, which other packages may use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +98,8 @@ def register(
     `main` names the option that `name:VALUE` sets; `cost` and `differs` go to the docs page. A class whose options name files,
     networks or runs says so (`opens`): those that a run from elsewhere names are refused.
     """
+
+    kind = OLD_KINDS.get(kind, kind)
 
     def add(make: T) -> T:
         settings: Any = make
@@ -154,7 +157,8 @@ def _module(file: Path) -> str:
 def _load(kind: str) -> None:
     for module in dict.fromkeys(modules(kind).values()):
         importlib.import_module(module)
-    plugins.load(kind)
+    for group in (kind, *(old for old, new in OLD_KINDS.items() if new == kind)):
+        plugins.load(group)
 
 
 def kinds() -> list[str]:
@@ -163,6 +167,7 @@ def kinds() -> list[str]:
 
 def entries(kind: str) -> dict[str, Entry]:
     """Every entry of a kind by name, in the order of registration."""
+    kind = OLD_KINDS.get(kind, kind)
     if kind not in KINDS:
         raise BadInput("unknown-name", "kind", f"unknown kind {kind!r}. {near(kind, KINDS)}")
     _load(kind)

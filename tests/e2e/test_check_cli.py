@@ -79,9 +79,9 @@ def test_unlabelled_data_are_looked_at_as_far_as_that_goes(cli: Cli, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["zoo:mnist-lenet1", DATA, "--only", "slice"], "unknown examination 'slice'. Did you mean slices"),
+        (["zoo:mnist-lenet1", DATA, "--only", "slice"], "unknown check 'slice'. Did you mean slices"),
         (["zoo:mnist-lenet1", DATA, "--time", "soon"], "expected at least one second, such as 90s, 5m or 1h"),
-        (["zoo:mnist-lenet1", DATA, "--only", "first", "--skip", "first"], "no examination is left"),
+        (["zoo:mnist-lenet1", DATA, "--only", "first", "--skip", "first"], "no check is left"),
         (["zoo:mnist-lenet1"], "check needs TARGET and DATA, or --resume RUN"),
         (["zoo:mnist-lenet1", DATA, "--fail-if", "alarms"], "write NUMBER>LIMIT"),
         (["zoo:mnist-lenet1", "zoo:fashion-mnist/test[:0]"], "leaves nothing"),

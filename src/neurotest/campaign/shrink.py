@@ -38,8 +38,7 @@ from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
 from neurotest.mutate.distances import distances
 from neurotest.runs import codec
 from neurotest.runs.folder import Folder, declare
-from neurotest.runs.plain import dumps
-from neurotest.runs.rows import loads
+from neurotest.runs.rows import dumps, loads
 from neurotest.runs.store import ENDING, Run
 
 JOBS, ROWS, ADOPTED = "jobs", "shrunk.json", "adopted.json"

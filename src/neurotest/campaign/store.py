@@ -28,8 +28,7 @@ from neurotest.mutate.chain import Chain
 from neurotest.runs import codec
 from neurotest.runs.folder import LARGEST as LARGEST_FILE
 from neurotest.runs.folder import RunFile, declare
-from neurotest.runs.plain import dumps
-from neurotest.runs.rows import InputRow, loads
+from neurotest.runs.rows import InputRow, dumps, loads
 from neurotest.runs.store import Run
 
 FAULTS = "faults"

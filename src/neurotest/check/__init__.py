@@ -2,10 +2,8 @@
 
 from neurotest.callable_module import callable_module
 from neurotest.check.api import check
-from neurotest.check.examination import Check
-from neurotest.check.finding import CaptionedImage, Finding
-from neurotest.check.result import CheckResult
-from neurotest.check.subject import CheckContext
+from neurotest.check.base import Check, CheckContext, CheckResult
+from neurotest.doctor.context import CaptionedImage, Finding
 
 Examination, Picture, Subject = Check, CaptionedImage, CheckContext  # their names in version 0.1
 

@@ -6,9 +6,8 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from neurotest.check.examination import Check
-from neurotest.check.finding import CaptionedImage, CheckItem, Finding, percent, share
-from neurotest.check.subject import CheckContext, Clock
+from neurotest.check.base import IMAGES_PER_FINDING, CaptionedImage, Check, CheckItem, Finding, evidence_row, percent
+from neurotest.check.context import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
@@ -18,7 +17,6 @@ from neurotest.registry import register
 from neurotest.sounds import is_sound
 from neurotest.stats.bootstrap import Interval, wilson
 
-SHOWN = 8
 STEPS, FAINT_STEPS = (1, 2, 4, 8, 16, 32), 8  # radii in steps of 8-bit pixels, and those that can hardly be seen
 DECIBELS, FAINT_DECIBELS = (60, 50, 40, 30, 20, 10), 40  # of sound: how far noise of that radius lies below it
 
@@ -50,7 +48,7 @@ def _radii(source: Source) -> list[_Radius]:
 
 
 @register(
-    "examination", "attacks", paper="PGD: Madry et al., ICLR 2018", main="inputs",
+    "check", "attacks", paper="PGD: Madry et al., ICLR 2018", main="inputs",
     cost="for each of six radii ten forward and backward passes over the inputs",
 )  # fmt: skip
 class Attacks(Check):
@@ -68,14 +66,14 @@ class Attacks(Check):
     inputs: int = setting(100, "100 give intervals of ten points")
     steps: int = setting(10, "10 in papers")
 
-    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
-        part = subject.source.take(subject.some("attacks", self.inputs))
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        part = context.source.take(context.some("attacks", self.inputs))
         curve: list[_CurvePoint] = []
         every = _radii(part)
         for radius in every:
             if clock.over or (curve and clock.left < clock.spent / len(curve)):
                 break
-            result = self._attacked(subject, part, radius.eps)
+            result = self._attacked(context, part, radius.eps)
             right, of = len(result), len(result) + result.set_aside
             kept, noise = (wilson(right - int(bad.sum()), of) for bad in (result.fault, result.control.fault))
             curve.append(_CurvePoint(radius, kept, noise, result))
@@ -84,46 +82,47 @@ class Attacks(Check):
         if not curve:
             return CheckItem(self.name, "the time was over before the first radius", ran_out=True, skipped=True)
         last = curve[-1]
-        return self._examined(subject, curve, ran_out=last.radius != every[-1] and last.result.faults < len(last.result))
+        return self._examined(context, curve, ran_out=last.radius != every[-1] and last.result.faults < len(last.result))
 
-    def _attacked(self, subject: CheckContext, part: Any, eps: float) -> AttackResult:
+    def _attacked(self, context: CheckContext, part: Any, eps: float) -> AttackResult:
         result: AttackResult = attack(
-            subject.target, part, "pgd", eps=eps, step=eps / 4, steps=self.steps, seed=subject.seed, out=False,
-            progress=lambda done, total: subject.tick(),
+            context.target, part, "pgd", eps=eps, step=eps / 4, steps=self.steps, seed=context.seed, out=False,
+            progress=lambda done, total: context.tick(),
         )  # fmt: skip
         if not len(result):
             raise BadInput("empty", "correct", "no input is classified correctly")
         return result
 
-    def _examined(self, subject: CheckContext, curve: list[_CurvePoint], ran_out: bool) -> CheckItem:
+    def _examined(self, context: CheckContext, curve: list[_CurvePoint], ran_out: bool) -> CheckItem:
         clean = wilson(len(curve[0].result), len(curve[0].result) + curve[0].result.set_aside)
         numbers: dict[str, Any] = {
             "accuracy": clean.value,
             "radii": [{"radius": one.radius.eps, "attacked": one.kept.value, "noise": one.noise.value} for one in curve],
         }
-        rows = [share("not attacked", clean)]
+        rows = [evidence_row("not attacked", clean)]
         for one in curve:
-            rows += [share(f"{what} {one.radius.text}", left) for what, left in (("PGD", one.kept), ("noise", one.noise))]
+            rows += [evidence_row(f"{what} {one.radius.text}", left) for what, left in (("PGD", one.kept), ("noise", one.noise))]
         half = next((one for one in curve if one.kept.value < clean.value / 2), None)
         lost = "it keeps more than half of its accuracy" if half is None else f"an attack {half.radius.text} halves its accuracy"
         last = curve[-1]
         summary = f"{lost}; one {last.radius.text} leaves {percent(last.kept)}, noise {percent(last.noise)}"
-        deeper = f"neurotest attack {subject.words} --attack pgd --eps {(half or last).radius.eps:.4g}"
-        findings = [Finding(self.name, "note", 0.15, summary, tuple(rows), self._pictures(subject, half or last), deeper)]
+        deeper = f"neurotest attack {context.words} --attack pgd --eps {(half or last).radius.eps:.4g}"
+        more: dict[str, Any] = {"evidence": tuple(rows), "deeper": deeper}
+        findings = [Finding(self.name, "note", summary, strength=0.15, images=self._images(context, half or last), **more)]
         for one in curve:
             if one.radius.faint and one.noise.high < 0.9 * clean.value:
                 left = f"leaves {percent(one.noise)} of {100 * clean.value:.1f} %"
                 sentence = f"noise {one.radius.text}, which can hardly be perceived, {left}"
-                findings.append(Finding(self.name, "alarm", 0.7, sentence, tuple(rows), (), deeper, "train with noise"))
+                findings.append(Finding(self.name, "alarm", sentence, "train with noise", 0.7, **more))
                 break
         return CheckItem(self.name, summary, tuple(findings), numbers, ran_out=ran_out)
 
-    def _pictures(self, subject: CheckContext, point: _CurvePoint) -> tuple[CaptionedImage, ...]:
+    def _images(self, context: CheckContext, point: _CurvePoint) -> tuple[CaptionedImage, ...]:
         result = point.result
         return tuple(
             CaptionedImage(
                 np.asarray(result.x[i]),
-                f"{subject.class_name(result.expected[i])}, taken for {subject.class_name(result.predicted[i])}",
+                f"{context.class_name(result.expected[i])}, taken for {context.class_name(result.predicted[i])}",
             )
-            for i in np.flatnonzero(result.fault)[:SHOWN].tolist()
+            for i in np.flatnonzero(result.fault)[:IMAGES_PER_FINDING].tolist()
         )

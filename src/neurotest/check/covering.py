@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from neurotest.check.examination import Check
-from neurotest.check.finding import CheckItem, Finding
-from neurotest.check.subject import CheckContext, Clock
+from neurotest.check.base import Check, CheckItem, Finding
+from neurotest.check.context import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.coverage import cover
 from neurotest.registry import register
 
 
 @register(
-    "examination", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
+    "check", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
 )  # fmt: skip
 class CoverageOfData(Check):
     """Share of the neurons that the data drive (nc) and, with training data, of what training reached (kmnc, nbc).
@@ -28,11 +27,11 @@ class CoverageOfData(Check):
 
     inputs: int = setting(2000, "2000 by default")
 
-    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
-        part = subject.source.take(subject.some("coverage", self.inputs))
-        train = None if subject.train is None else subject.train.take(_spread(len(subject.train), self.inputs))
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        part = context.source.take(context.some("coverage", self.inputs))
+        train = None if context.train is None else context.train.take(_spread(len(context.train), self.inputs))
         names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
-        result = cover(subject.target, part, names, train=train, batch=subject.batch, progress=lambda done, total: subject.tick())
+        result = cover(context.target, part, names, train=train, batch=context.batch, progress=lambda done, total: context.tick())
         rows: dict[str, Any] = {name: one.value.whole for name, one in result.criteria.items()}
         numbers = {name.partition(":")[0]: float(whole.value) for name, whole in rows.items()}
         summary = ", ".join(f"{name} {value:.1%}" for name, value in numbers.items()) + f" by {len(part):,} inputs"
@@ -42,10 +41,8 @@ class CoverageOfData(Check):
         if train is not None and numbers.get("nbc", 0) > 0.25:
             sentence = f"the data drive {numbers['nbc']:.1%} of the ends of the neurons' ranges beyond what training reached"
             advice = "the data differ from the training data: is that meant?"
-            evidence = (("nbc", numbers["nbc"], None),)
-            findings.append(
-                Finding(self.name, "note", 0.5, sentence, evidence, (), f"neurotest cover {subject.words} {criteria}", advice)
-            )
+            evidence, deeper = (("nbc", numbers["nbc"], None),), f"neurotest cover {context.words} {criteria}"
+            findings.append(Finding(self.name, "note", sentence, advice, 0.5, evidence, deeper=deeper))
         return CheckItem(self.name, summary, tuple(findings), {**numbers, "dead": dead})
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.examination import Check
-from neurotest.check.finding import CheckItem, Finding
-from neurotest.check.subject import CheckContext, Clock
+from neurotest.check.base import Check, CheckItem, Finding
+from neurotest.check.context import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.doctor import doctor
+from neurotest.doctor.context import Level
 from neurotest.registry import register
 
-PASSES, LEAST = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is
-STRENGTH = {"problem": 1.0, "warning": 0.4}
+PASSES, LEAST_INPUTS = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is
+LEVELS: dict[str, tuple[Level, float]] = {"problem": ("alarm", 1.0), "warning": ("note", 0.4)}  # with their strength
 
 
 @register(
-    "examination", "health", paper="neurotest's doctor", main="inputs",
+    "check", "health", paper="neurotest's doctor", main="inputs",
     cost="some forty passes over 512 inputs, over fewer where that would take too long",
 )  # fmt: skip
 class Health(Check):
@@ -32,18 +32,17 @@ class Health(Check):
 
     inputs: int = setting(512, "512 tell readings of the inputs apart")
 
-    def examine(self, subject: CheckContext, clock: Clock) -> CheckItem:
-        fitting = int(clock.seconds / (PASSES * subject.pace))
-        limit = min(self.inputs, max(LEAST, fitting))
-        diagnosis = doctor(subject.target, subject.source, limit=limit, progress=lambda done, total: subject.tick())
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        fitting = int(clock.seconds / (PASSES * context.pace))
+        limit = min(self.inputs, max(LEAST_INPUTS, fitting))
+        diagnosis = doctor(context.target, context.source, limit=limit, progress=lambda done, total: context.tick())
+        deeper = f"neurotest doctor {context.words}"
         findings = [
-            Finding(
-                self.name, "alarm" if finding.level == "problem" else "note", STRENGTH[finding.level],
-                f"{finding.check}: {finding.says}", advice=finding.do, deeper=f"neurotest doctor {subject.words}",
-            )
-            for finding in diagnosis.findings
-            if finding.level in STRENGTH
-        ]  # fmt: skip
+            Finding(self.name, level, f"{one.check}: {one.sentence}", one.advice, strength, deeper=deeper)
+            for one in diagnosis.findings
+            if one.level in LEVELS
+            for level, strength in [LEVELS[one.level]]
+        ]
         problems, warnings = diagnosis.count("problem"), diagnosis.count("warning")
         numbers = {"problems": problems, "warnings": warnings, "checks": len(diagnosis.findings)}
         return CheckItem(

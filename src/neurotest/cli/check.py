@@ -26,9 +26,9 @@ def check(
     train: Annotated[str | None, typer.Option("--train", help="Training data, for what compares with it.")] = None,
     time: Annotated[str, typer.Option("--time", help="How long all of it may take: 90s, 5m, 1h.")] = "5m",
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only this examination (`neurotest list examination`); repeat for several.")
+        list[str] | None, typer.Option("--only", help="Only this check (`neurotest list check`); repeat for several.")
     ] = None,
-    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave this examination out; repeat for several.")] = None,
+    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave this check out; repeat for several.")] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Write the alarms as JUnit XML, for a build server.")] = None,
     resume: opt.Resume = None,
     again: opt.TargetAgain = None,
@@ -62,7 +62,7 @@ def print_result(result: CheckResult) -> None:
     findings = result.findings
     print(f"verdict: {result.verdict}\n")
     for number, finding in enumerate(findings[:SHOWN], start=1):
-        print(f"{number:2}. {finding.severity:5}  {finding.examination}: {finding.sentence}")
+        print(f"{number:2}. {finding.level:5}  {finding.check}: {finding.sentence}")
         if finding.advice:
             print(f"{'':11}-> {finding.advice}")
         if finding.deeper:
@@ -71,6 +71,6 @@ def print_result(result: CheckResult) -> None:
         print(f"    and {len(findings) - SHOWN} more on the page")
     print()
     for one in result.examined:
-        state = " (not examined)" if one.skipped else " (cut short by the time)" if one.ran_out else ""
+        state = " (not checked)" if one.skipped else " (cut short by the time)" if one.ran_out else ""
         print(f"{one.name:10} {one.seconds:6.1f} s  {one.summary}{state}")
     print()

@@ -12,7 +12,7 @@ from neurotest.errors import BadInput, Interrupted, command
 from neurotest.jobs.finished import note
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
-from neurotest.runs.plain import plain
+from neurotest.runs.rows import plain
 from neurotest.runs.store import Run
 
 Out = str | Path | bool | None

@@ -1,4 +1,7 @@
-"""Training on a plan's ingredients, and averaging the new weights with the old ones."""
+"""Training on a plan's ingredients, and averaging the new weights with the old ones.
+
+Statistics of batch normalisation belong to neither network after averaging, so they are measured anew.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.repair.lessons import Ingredients, Lessons, predictions
 from neurotest.repair.plan import RepairPlan
-from neurotest.repair.statistics import normalised, settle
 from neurotest.target import Target
 from neurotest.train import Place, Report, Training
 from neurotest.zoo.recipes import Recipe
+
+
+def normalised(module: nn.Module) -> list[_BatchNorm]:
+    """The layers of a network that keep statistics."""
+    return [layer for layer in module.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
+
+
+def settle(target: Target, module: nn.Module, batches: Sequence[Tensor]) -> None:
+    """Give every such layer the means over these batches; nothing else of the network changes, and it is left in eval mode."""
+    network, layers = target.holding(module.eval()), normalised(module)
+    if not layers or not batches:
+        return
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain mean
+        layer.train()
+    with torch.no_grad():
+        for batch in batches:
+            network.logits(batch, parts=False)
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    module.eval()
+
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 WORSE = 3  # weights in a row after which no better one is expected

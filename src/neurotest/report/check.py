@@ -45,9 +45,9 @@ def _check_findings(run: Run) -> Row | None:
     return {"findings": findings} if findings else None
 
 
-@section("check-examinations", title="Examinations", order=20, commands=COMMANDS)
+@section("check-examinations", title="Checks", order=20, commands=COMMANDS)
 def _check_examinations(run: Run) -> Row:
-    known = registry.entries("examination")
+    known = registry.entries("check")
     rows = [{"name": name, **row} for name, row in run["summary"]["examinations"].items()]
     return {"rows": sorted(rows, key=lambda row: known[row["name"]].make.order if row["name"] in known else UNKNOWN_ORDER)}  # type: ignore[attr-defined]
 

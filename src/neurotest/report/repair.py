@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neurotest.jobs.stored import described
-from neurotest.repair.result import WORDS
+from neurotest.repair.work import WORDS
 from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, command, plural, section
 from neurotest.runs.store import Run

@@ -11,8 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.executor import TRIES, Executor, Lost, Result, Task
-from neurotest.scale.pickling import pack, unpack
-from neurotest.scale.tasks import FAILED
+from neurotest.scale.tasks import FAILED, pack, unpack
 
 LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
 START = 300.0  # seconds that a new worker may take until it begins its first task: torch is slow to load on a busy machine

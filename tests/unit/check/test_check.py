@@ -1,4 +1,4 @@
-"""The frame of a check: parts, resume, ranking, time, hostile names; and each examination's own arithmetic."""
+"""The frame of a check: parts, resume, ranking, time, hostile names; and each check's own arithmetic."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tests.unit.report.subjects import HOSTILE, inputs, network
 import neurotest
 from neurotest import registry
 from neurotest.check.accuracy import _calibration_error, _calibration_interval
-from neurotest.check.finding import CaptionedImage, CheckItem, Finding, ranked
-from neurotest.check.slices import _fifths, _foretold_errors
-from neurotest.check.subject import CheckContext, Clock
+from neurotest.check.base import CheckContext, CheckItem, Clock
+from neurotest.check.slices import _fifths, _forecast_errors
 from neurotest.check.trigger import _stamped
 from neurotest.cli.junit import write_junit
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.errors import BadInput, Interrupted
 from neurotest.report import write_report
 from neurotest.runs.store import Run
@@ -31,35 +31,43 @@ DATA = "zoo:mnist/test[:400]"
 
 
 def finding(**changes: Any) -> Finding:
-    about: dict[str, Any] = {"examination": "e", "severity": "note", "strength": 0.5, "sentence": "s", **changes}
+    about: dict[str, Any] = {"check": "e", "level": "note", "strength": 0.5, "sentence": "s", **changes}
     return Finding(**about)
 
 
-def test_an_examination_survives_being_a_part() -> None:
+def test_a_check_survives_being_a_part() -> None:
     picture = CaptionedImage(np.arange(64, dtype=np.uint8).reshape(1, 8, 8), "a picture")
-    one = finding(evidence=(("share", 0.5, (0.4, 0.6)), ("count", 3.0, None)), pictures=(picture,), deeper="neurotest x")
-    before = CheckItem("e", "summary", (one, finding(pictures=(picture, picture))), {"n": 3}, 1.5, True)
+    one = finding(evidence=(("share", 0.5, (0.4, 0.6)), ("count", 3.0, None)), images=(picture,), deeper="neurotest x")
+    before = CheckItem("e", "summary", (one, finding(images=(picture, picture))), {"n": 3}, 1.5, True)
     after = CheckItem.read(before.arrays())
     assert after.to_dict() == before.to_dict()
     assert [f.to_dict() for f in after.findings] == [f.to_dict() for f in before.findings]
-    assert [len(f.pictures) for f in after.findings] == [1, 2]
-    assert (after.findings[1].pictures[1].x == picture.x).all()
+    assert [len(f.images) for f in after.findings] == [1, 2]
+    assert (after.findings[1].images[1].x == picture.x).all()
 
 
 def test_alarms_come_first_then_the_strongest() -> None:
     parts = [
         CheckItem(
-            "a", "", (finding(strength=0.9, sentence="strong note"), finding(severity="alarm", strength=0.1, sentence="weak"))
+            "a", "", (finding(strength=0.9, sentence="strong note"), finding(level="alarm", strength=0.1, sentence="weak"))
         ),
-        CheckItem("b", "", (finding(severity="alarm", strength=0.8, sentence="strong"),)),
+        CheckItem("b", "", (finding(level="alarm", strength=0.8, sentence="strong"),)),
     ]
-    assert [f.sentence for f in ranked(parts)] == ["strong", "weak", "strong note"]
+    result = neurotest.CheckResult("t", "d", 1, 1, tuple(parts), 0.0)
+    assert [f.sentence for f in result.findings] == ["strong", "weak", "strong note"]
 
 
-def test_every_examination_can_be_made_and_says_where_it_stands() -> None:
-    made = [entry.make() for entry in registry.entries("examination").values()]
+def test_names_of_version_0_1_are_still_read() -> None:
+    one = finding(advice="do it")
+    assert (one.says, one.do, one.examination, one.severity, one.pictures) == ("s", "do it", "e", "note", ())  # type: ignore[attr-defined]
+    assert set(registry.entries("examination")) == set(registry.entries("check"))
+    assert neurotest.check.Examination is neurotest.check.Check
+
+
+def test_every_check_can_be_made_and_says_where_it_stands() -> None:
+    made = [entry.make() for entry in registry.entries("check").values()]
     assert len({one.order for one in made}) == len(made) == 9
-    assert all(one.share > 0 and one.name == name for name, one in zip(registry.entries("examination"), made, strict=True))
+    assert all(one.share > 0 and one.name == name for name, one in zip(registry.entries("check"), made, strict=True))
 
 
 def interrupted(out: Path, after: int) -> None:
@@ -79,11 +87,11 @@ def plain(result: neurotest.CheckResult) -> Any:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_checks_are_kept(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=3600)
     interrupted(tmp_path / "run", after)
     made: list[str] = []
-    for entry in registry.entries("examination").values():
+    for entry in registry.entries("check").values():
         examine = entry.make.examine  # type: ignore[attr-defined]
 
         def counted(self: Any, subject: CheckContext, clock: Clock, examine: Any = examine) -> CheckItem:
@@ -124,7 +132,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_junit_holds_what_xml_cannot_write(tmp_path: Path) -> None:
-    examined = CheckItem("e", "a\x00\x1b\ud800b", (finding(severity="alarm", sentence="\x08]]>&<"),))
+    examined = CheckItem("e", "a\x00\x1b\ud800b", (finding(level="alarm", sentence="\x08]]>&<"),))
     write_junit(tmp_path / "x.xml", neurotest.CheckResult("t\x01", "d", 1, 1, (examined,), 0.0))
     case = ElementTree.parse(tmp_path / "x.xml").getroot().find(".//failure")
     assert case is not None
@@ -135,7 +143,7 @@ def test_little_time_uses_fewer_inputs_and_says_so(monkeypatch: pytest.MonkeyPat
     """By a clock that only the network moves."""
     now = 0.0
     clock = SimpleNamespace(perf_counter=lambda: now, monotonic=lambda: now)
-    monkeypatch.setattr("neurotest.check.subject.time", clock)
+    monkeypatch.setattr("neurotest.check.base.time", clock)
 
     class Slow(torch.nn.Module):
         def __init__(self) -> None:
@@ -188,7 +196,7 @@ def test_confidence_foretells_at_the_best_temperature() -> None:
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (probs.cumsum(axis=1) > random.random((4000, 1))).argmax(axis=1)
     wrong = float((logits.argmax(axis=1) != labels).mean())
-    assert _foretold_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
+    assert _forecast_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
 
 
 def test_a_patch_is_put_where_it_is_said() -> None:

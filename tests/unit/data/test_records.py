@@ -18,7 +18,7 @@ from PIL import Image
 import neurotest
 from neurotest.errors import BadInput
 from neurotest.pictures import Preprocess
-from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import pack, unpack
 
 pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")
 pq = pytest.importorskip("pyarrow.parquet")

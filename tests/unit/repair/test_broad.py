@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from neurotest.mutate.base import Draws
-from neurotest.repair.broad import BroadMutations, _Filter, _Paste, _Tone, _uniforms, _Warp
-from neurotest.repair.operators import Operators
+from neurotest.repair.operators import BroadMutations, Operators, _Filter, _Paste, _Tone, _uniforms, _Warp
 
 OPERATORS = (_Tone(), _Filter(), _Warp(), _Paste())
 

@@ -15,8 +15,7 @@ from neurotest.repair.lessons import Ingredients, Lessons
 from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import control
 from neurotest.repair.protocols.default import Default
-from neurotest.repair.retrain import SETTLED, _move
-from neurotest.repair.statistics import normalised, settle
+from neurotest.repair.retrain import SETTLED, _move, normalised, settle
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from neurotest import Run
-from neurotest.check.finding import CheckItem
-from neurotest.check.result import CheckResult
+from neurotest.check.base import CheckItem, CheckResult
 from neurotest.report import campaign, check, repair, write_report
 from neurotest.report.campaign import _believed
 from neurotest.report.check import _worse
@@ -60,7 +59,7 @@ def test_a_check_that_was_not_finished_says_so() -> None:
     examined = (CheckItem("accuracy", "good"), CheckItem("trigger", "some", ran_out=True), CheckItem("labels", "", skipped=True))
     verdict = CheckResult("t", "d", 1, 1, examined, 1.0).verdict
     assert verdict == (
-        "no alarm in 2 examinations; not examined: labels; the time was too short to finish the search for learned patches "
+        "no alarm in 2 checks; not checked: labels; the time was too short to finish the search for learned patches "
         "(trigger): no alarm there says little"
     )
 
@@ -124,9 +123,9 @@ def test_a_swarm_that_a_control_beats_says_so() -> None:
 
 
 def test_a_check_without_alarm_names_its_first_weakness() -> None:
-    summary: dict[str, Any] = {"verdict": "no alarm in 2 examinations", "alarms": 0, "accuracy": 0.9, "examinations": {}}
+    summary: dict[str, Any] = {"verdict": "no alarm in 2 checks", "alarms": 0, "accuracy": 0.9, "examinations": {}}
     weak = [{"severity": "note", "sentence": "shirts are mistaken."}, {"severity": "note", "sentence": "7 neurons are dead"}]
-    sentence = "No alarm in 2 examinations. 90.0 % of the labelled inputs are answered right."
+    sentence = "No alarm in 2 checks. 90.0 % of the labelled inputs are answered right."
     assert check._sentence({**summary, "findings": weak}) == f"{sentence} 2 weaknesses below; the first: shirts are mistaken."
     assert check._sentence({**summary, "findings": []}) == sentence
     alarm = {"severity": "alarm", "sentence": "a patch is a sign of a class"}

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
-from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import Absent, InputRow, MethodRow, RankedRow
+from neurotest.runs.rows import Absent, InputRow, MethodRow, RankedRow, dumps, plain
 
 
 def new(tmp_path: Path, inputs: int = 4) -> Run:

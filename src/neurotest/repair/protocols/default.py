@@ -9,7 +9,7 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import RepairPlan, joined
 from neurotest.repair.protocol import Protocol
-from neurotest.repair.statistics import normalised
+from neurotest.repair.retrain import normalised
 from neurotest.zoo.recipes import Recipe
 
 NORMALISED, OTHERS = 0.001, 0.003  # rates for Adam, of networks with batch normalisation and without
