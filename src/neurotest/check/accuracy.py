@@ -9,8 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.check.base import Check, CheckItem, Finding, evidence_row, percent, with_interval
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson

@@ -6,8 +6,17 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from neurotest.check.base import IMAGES_PER_FINDING, CaptionedImage, Check, CheckItem, Finding, evidence_row, percent
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import (
+    IMAGES_PER_FINDING,
+    CaptionedImage,
+    Check,
+    CheckContext,
+    CheckItem,
+    Clock,
+    Finding,
+    evidence_row,
+    percent,
+)
 from neurotest.checks import setting
 from neurotest.data.source import Source
 from neurotest.errors import BadInput

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from neurotest.check.base import Check, CheckItem, Finding
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock, Finding
 from neurotest.checks import setting
 from neurotest.coverage import cover
 from neurotest.registry import register

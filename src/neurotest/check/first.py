@@ -7,8 +7,17 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.base import IMAGES_PER_FINDING, Check, CheckItem, Finding, evidence_row, percent, with_interval
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import (
+    IMAGES_PER_FINDING,
+    Check,
+    CheckContext,
+    CheckItem,
+    Clock,
+    Finding,
+    evidence_row,
+    percent,
+    with_interval,
+)
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.answers import Answers

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.base import IMAGES_PER_FINDING, Check, CheckItem, Finding, evidence_row, percent, with_interval
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import (
+    IMAGES_PER_FINDING,
+    Check,
+    CheckContext,
+    CheckItem,
+    Clock,
+    Finding,
+    evidence_row,
+    percent,
+    with_interval,
+)
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.select.suspects import of_answers

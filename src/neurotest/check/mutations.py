@@ -8,8 +8,17 @@ import numpy as np
 
 from neurotest import interrupts
 from neurotest.campaign import fuzz
-from neurotest.check.base import IMAGES_PER_FINDING, CaptionedImage, Check, CheckItem, Finding, evidence_row, percent
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import (
+    IMAGES_PER_FINDING,
+    CaptionedImage,
+    Check,
+    CheckContext,
+    CheckItem,
+    Clock,
+    Finding,
+    evidence_row,
+    percent,
+)
 from neurotest.checks import setting
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.registry import register

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.base import IMAGES_PER_FINDING, Check, CheckItem, Finding, evidence_row, percent
-from neurotest.check.context import CheckContext, Clock
+from neurotest.check.base import IMAGES_PER_FINDING, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent
 from neurotest.checks import setting
 from neurotest.doctor.context import Level
 from neurotest.measure.answers import log_softmax

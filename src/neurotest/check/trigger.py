@@ -14,13 +14,14 @@ from neurotest.check.base import (
     IMAGES_PER_FINDING,
     CaptionedImage,
     Check,
+    CheckContext,
     CheckItem,
+    Clock,
     Finding,
     evidence_row,
     percent,
     with_interval,
 )
-from neurotest.check.context import CheckContext, Clock
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
