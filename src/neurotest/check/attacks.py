@@ -6,19 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from neurotest.check.base import (
-    IMAGES_PER_FINDING,
-    CaptionedImage,
-    Check,
-    CheckContext,
-    CheckItem,
-    Clock,
-    Finding,
-    evidence_row,
-    percent,
-)
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
 from neurotest.data.source import Source
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.errors import BadInput
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.levels import SIXTEEN
@@ -133,5 +124,5 @@ class Attacks(Check):
                 np.asarray(result.x[i]),
                 f"{context.class_name(result.expected[i])}, taken for {context.class_name(result.predicted[i])}",
             )
-            for i in np.flatnonzero(result.fault)[:IMAGES_PER_FINDING].tolist()
+            for i in np.flatnonzero(result.fault)[:MAX_IMAGES].tolist()
         )

@@ -27,7 +27,7 @@ from neurotest.runs.rows import plain
 from neurotest.stats.bootstrap import Interval
 from neurotest.target import Target
 
-IMAGES_PER_FINDING = 8
+MAX_IMAGES = 8  # of a finding
 PACE_INPUTS = 32  # by which the speed of the network is measured
 LEAST_INPUTS = 200  # that are looked at however slow it is
 PASS_SHARE = 0.12  # of the time, that one pass over the inputs may take

@@ -7,17 +7,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.base import (
-    IMAGES_PER_FINDING,
-    Check,
-    CheckContext,
-    CheckItem,
-    Clock,
-    Finding,
-    evidence_row,
-    percent,
-    with_interval,
-)
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
 from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.answers import Answers
@@ -49,7 +39,7 @@ class First(Check):
         order = _by_neighbours(context, picked) if quantity else _by_doubt(answers)
         why = "that training data speak against" if quantity else "it is least sure about"
         numbers: dict[str, object] = {"indices": context.index[order[:picked]].tolist(), "budget": picked}
-        shown = order[:IMAGES_PER_FINDING]
+        shown = order[:MAX_IMAGES]
         method = "disagreement" if quantity else "adaptive"
         deeper = f"neurotest select {context.words} --method {method} --budget {picked}"
         if context.source.labels is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.base import Check, CheckContext, CheckItem, Clock, Finding
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.doctor import doctor
-from neurotest.doctor.context import Level
+from neurotest.doctor.context import Finding, Level
 from neurotest.registry import register
 
 PASSES, LEAST_INPUTS = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is

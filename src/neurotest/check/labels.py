@@ -4,17 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.base import (
-    IMAGES_PER_FINDING,
-    Check,
-    CheckContext,
-    CheckItem,
-    Clock,
-    Finding,
-    evidence_row,
-    percent,
-    with_interval,
-)
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.select.suspects import of_answers
@@ -44,15 +34,15 @@ class WrongLabels(Check):
         findings = []
         sentence = f"about {percent(result.share)} of the labels look wrong"
         deeper = f"neurotest suspects {context.words}"
-        first = result.rows(result.order[:IMAGES_PER_FINDING])
+        first = result.rows(result.order[:MAX_IMAGES])
         captions = [f"{context.name(r['index'])}: labelled {r['label']}, looks like {r['suggested']}" for r in first]
         if result.share.low > self.alarm:
             advice = "look at the first ones; accuracy measured on wrong labels is too low"
             strength = min(1.0, 0.6 + 4 * result.share.value)
-            images = context.pictures(result.order[:IMAGES_PER_FINDING], captions)
+            images = context.pictures(result.order[:MAX_IMAGES], captions)
             findings.append(Finding(self.name, "alarm", sentence, advice, strength, evidence, images, deeper))
         elif result.count:
-            shown = min(IMAGES_PER_FINDING, result.count)
+            shown = min(MAX_IMAGES, result.count)
             images = context.pictures(result.order[:shown], captions[:shown])
             strength = min(0.5, 10 * result.share.value)
             findings.append(Finding(self.name, "note", sentence, "", strength, evidence, images, deeper))

@@ -8,18 +8,9 @@ import numpy as np
 
 from neurotest import interrupts
 from neurotest.campaign import fuzz
-from neurotest.check.base import (
-    IMAGES_PER_FINDING,
-    CaptionedImage,
-    Check,
-    CheckContext,
-    CheckItem,
-    Clock,
-    Finding,
-    evidence_row,
-    percent,
-)
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval
@@ -83,7 +74,7 @@ class Campaign(Check):
             *((evidence_row("faults believed valid", believed),) if believed else ()),
         )  # fmt: skip
         first.sort(key=lambda mutant: mutant.distance[1])
-        images = tuple(self._image(context, mutant) for mutant in first[:IMAGES_PER_FINDING])
+        images = tuple(self._image(context, mutant) for mutant in first[:MAX_IMAGES])
         untried = ", too few to try them all" if result["forwards"] < result["seeds"] else ""
         sentence = (
             f"changed inputs break it: {result['roots']:,} of {result['seeds']:,} inputs can be changed so that it gets them "

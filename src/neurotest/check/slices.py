@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.base import IMAGES_PER_FINDING, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
-from neurotest.doctor.context import Level
+from neurotest.doctor.context import Finding, Level
 from neurotest.measure.answers import log_softmax
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, wilson
@@ -190,7 +190,7 @@ class Slices(Check):
             (f"p, Holm over {tried} slices", one.p, None),
         )  # fmt: skip
         mistakes = one.rows[context.wrong[one.rows]]
-        surest = mistakes[np.argsort(-context.answers.confidence[mistakes], kind="stable")][:IMAGES_PER_FINDING]
+        surest = mistakes[np.argsort(-context.answers.confidence[mistakes], kind="stable")][:MAX_IMAGES]
         strength = min(1.0, 0.5 + one.errors.low - one.forecast) if level == "alarm" else min(0.45, one.errors.low)
         advice = "collect and label more of these; retrain, or keep the network away from them" if level == "alarm" else ""
         deeper = f"neurotest select {context.words} --method adaptive"

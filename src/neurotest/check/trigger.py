@@ -10,19 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.check.base import (
-    IMAGES_PER_FINDING,
-    CaptionedImage,
-    Check,
-    CheckContext,
-    CheckItem,
-    Clock,
-    Finding,
-    evidence_row,
-    percent,
-    with_interval,
-)
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent, with_interval
 from neurotest.checks import setting
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.errors import BadInput
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.registry import register
@@ -189,7 +179,7 @@ class Trigger(Check):
         return CheckItem(self.name, summary, (finding,), numbers, ran_out=ran_out)
 
     def _with_patch(self, context: CheckContext, number: int, patches: dict[int, Tensor]) -> tuple[CaptionedImage, ...]:
-        rows = np.flatnonzero(context.answers.predicted != number)[:IMAGES_PER_FINDING]
+        rows = np.flatnonzero(context.answers.predicted != number)[:MAX_IMAGES]
         random = rng.stream("check.trigger.shown", context.seed)
         x = _stamped(self._images(context, rows), patches[number], *self._places(context, len(rows), random)).cpu()
         images = x.mul(255).round().to(torch.uint8).numpy()
