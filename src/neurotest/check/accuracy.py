@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.check.base import Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock, evidence_row, percent, with_interval
 from neurotest.checks import setting
+from neurotest.doctor.context import Finding
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson
 

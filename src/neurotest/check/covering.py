@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from neurotest.check.base import Check, CheckContext, CheckItem, Clock, Finding
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.coverage import cover
+from neurotest.doctor.context import Finding
 from neurotest.registry import register
 
 

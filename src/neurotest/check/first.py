@@ -7,8 +7,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent, with_interval
 from neurotest.checks import setting
+from neurotest.doctor.context import Finding
 from neurotest.errors import BadInput
 from neurotest.measure.answers import Answers
 from neurotest.registry import register

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, Finding, evidence_row, percent, with_interval
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent, with_interval
 from neurotest.checks import setting
+from neurotest.doctor.context import Finding
 from neurotest.registry import register
 from neurotest.select.suspects import of_answers
 
