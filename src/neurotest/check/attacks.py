@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from neurotest.audio import is_audio
 from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
 from neurotest.data.source import Source
@@ -14,7 +15,6 @@ from neurotest.errors import BadInput
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.levels import SIXTEEN
 from neurotest.registry import register
-from neurotest.sounds import is_sound
 from neurotest.stats.bootstrap import Interval, wilson
 
 STEPS, FAINT_STEPS = (1, 2, 4, 8, 16, 32), 8  # radii in steps of 8-bit pixels, and those that can hardly be seen
@@ -38,7 +38,7 @@ class _CurvePoint(NamedTuple):
 
 def _radii(source: Source) -> list[_Radius]:
     """Smallest first. Of sound they go by its own loudness: the same step is nothing beside a shout, and drowns a whisper."""
-    if not is_sound(source.dtype, source.shape):
+    if not is_audio(source.dtype, source.shape):
         return [_Radius(f"of {step}/255", step / 255, step <= FAINT_STEPS) for step in STEPS]
     x = source.read(np.arange(len(source))).astype(np.float64) / SIXTEEN.steps
     loud = float(np.median(np.sqrt(np.square(x.reshape(len(x), -1)).mean(axis=1))))

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import ArraySource, Source
 from neurotest.levels import Levels, levels_of
 from neurotest.mutate.audio import AudioMutations
@@ -30,7 +31,6 @@ from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.mutate.weather import WeatherMutations
-from neurotest.sounds import is_sound
 
 NUMBERS = 2.0**53
 GOLDEN = 0x9E3779B97F4A7C15
@@ -186,7 +186,7 @@ class Operators:
     @classmethod
     def of_source(cls, source: Source) -> Operators:
         """All that its inputs can be changed by."""
-        if is_sound(source.dtype, source.shape):
+        if is_audio(source.dtype, source.shape):
             return cls(AudioMutations().names, (AudioMutations(),))
         if source.quantities is not None and len(source.shape) == 3:  # a turned or shifted picture has another quantity
             return cls(WeatherMutations().names, (WeatherMutations(),))

@@ -20,7 +20,7 @@ from neurotest.errors import BadInput
 from neurotest.repair.lessons import Ingredients, Lessons, predictions
 from neurotest.repair.plan import RepairPlan
 from neurotest.target import Target
-from neurotest.train import Place, Report, Training
+from neurotest.train import Checkpoint, Report, Training
 from neurotest.zoo.recipes import Recipe
 
 
@@ -66,7 +66,12 @@ class Repaired:
 
 
 def retrain(
-    plan: RepairPlan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Place | None = None, report: Report | None = None
+    plan: RepairPlan,
+    ingredients: Ingredients,
+    recipe: Recipe,
+    *,
+    checkpoint: Checkpoint | None = None,
+    report: Report | None = None,
 ) -> Repaired:
     """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
     if not len(ingredients):

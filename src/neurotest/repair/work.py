@@ -37,7 +37,7 @@ from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
-from neurotest.train import Step
+from neurotest.train import TrainingStep
 
 WORDS = {
     "clean": "holdout as it is", "mutated": "holdout, mutated as in training", "unseen-operators": "holdout, unseen operators",
@@ -173,7 +173,7 @@ class Repair(Job[RepairResult]):
     def _one(self, arm: _Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
         """Train one network and say what it predicts; a control that does not fit says why."""
 
-        def report(step: Step) -> None:
+        def report(step: TrainingStep) -> None:
             interrupts.check()
             if progress is not None:
                 progress(round(PROGRESS_STEPS * (number + step.done)), PROGRESS_STEPS * len(self.arms))

@@ -15,6 +15,7 @@ from jinja2 import TemplateError
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.audio import difference, is_audio, wav
 from neurotest.campaign.believed import sentence
 from neurotest.campaign.families import Families, families
 from neurotest.campaign.result import class_name
@@ -31,7 +32,6 @@ from neurotest.runs.rows import dumps
 from neurotest.runs.store import UNFIT, Run
 from neurotest.serve.media import LARGEST, WAV, Media, apart, differing, picture, times_of
 from neurotest.serve.models import Missing
-from neurotest.sounds import difference, is_sound, wav
 
 CAUTION = (
     "A fault says that the network's answer changed, or is not the seed's label. Whether a person would still give the picture "
@@ -309,7 +309,7 @@ class Live:
             seed = _seed(run, mutant.root) if view == "seed" else None
             if file is not None and codec.is_wav(file):
                 return Media(WAV, file.read(LARGEST))
-            if seed is not None and is_sound(seed.dtype, seed.shape) and run.rate is not None:
+            if seed is not None and is_audio(seed.dtype, seed.shape) and run.rate is not None:
                 return Media(WAV, wav(seed, run.rate))
         raise Missing("not-found", "sound", f"the run has no sound {view!r} of fault {number}.")
 
@@ -333,7 +333,7 @@ class Live:
             return None
         if view == "seed":
             return picture(seed, bounds_of(run))
-        if is_sound(seed.dtype, seed.shape) and file is not None:
+        if is_audio(seed.dtype, seed.shape) and file is not None:
             return picture(difference(np.asarray(codec.decode(file)), seed))
         share = self._apart(run, mutant)
         return None if share is None else differing(share)

@@ -20,7 +20,7 @@ from neurotest.evaluate.nearest import nearest
 from neurotest.evaluate.robustness import robustness
 from neurotest.stats.weibull import end_point
 from neurotest.target import Target
-from neurotest.target.layout import channels_last
+from neurotest.target.speed import channels_last
 
 WEIGHTS = torch.tensor([[3.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 4.0]])
 NORMS = ("l1", "l2", "linf")
