@@ -107,6 +107,16 @@ class Lessons:
             self.knows = predictions(target, ingredients.base) == ingredients.base.labels
         self.start(0)
 
+    @property
+    def _base(self) -> Source:
+        assert self.parts.base is not None  # copies and anchors are made of it
+        return self.parts.base
+
+    @property
+    def _aim(self) -> Aim:
+        assert self.parts.aim is not None
+        return self.parts.aim
+
     def __len__(self) -> int:
         return len(self.parts)
 
@@ -125,11 +135,8 @@ class Lessons:
         self.ready, self.place = torch.empty(0), np.full(copies, -1)  # copies that are made ahead, and where each of them is
         if not copies:
             return
-        assert self.parts.aim is not None
-        assert self.parts.base is not None
-        labels = self.parts.base.labels
-        assert labels is not None
-        aim, sizes = self.parts.aim, np.bincount(labels, minlength=self.parts.aim.weights.shape[1])
+        labels, aim = np.asarray(self._base.labels), self._aim
+        sizes = np.bincount(labels, minlength=aim.weights.shape[1])
         weights = aim.weights * sizes  # an even aim draws every image equally often
         cells = random.choice(weights.size, copies, p=(weights / weights.sum()).ravel())
         kind, wanted = np.divmod(cells, weights.shape[1])
@@ -144,10 +151,8 @@ class Lessons:
 
     def _mix(self, random: np.random.Generator) -> None:
         """Draw this epoch's anchors: two images, at most half of the second, and a quarter of a change."""
-        assert self.parts.aim is not None
-        assert self.parts.base is not None
-        count, operators = self.parts.anchors, self.parts.aim.operators
-        first, second = (random.integers(0, len(self.parts.base), count) for _ in range(2))
+        count, operators = self.parts.anchors, self._aim.operators
+        first, second = (random.integers(0, len(self._base), count) for _ in range(2))
         share = 0.5 * random.random(count) * (random.random(count) < 0.5)
         self.mixtures = first, second, share, operators.milder(operators.draw_any(random, count), MILD)
 
@@ -157,8 +162,7 @@ class Lessons:
             return
         index = rows.numpy() - self.base
         index = np.unique(index[(index >= 0) & (index < self.parts.copies)])
-        assert self.parts.base is not None
-        if len(index) and len(index) * math.prod(self.parts.base.shape) <= CELLS:  # of large images a batch is enough
+        if len(index) and len(index) * math.prod(self._base.shape) <= CELLS:  # of large images a batch is enough
             self._make(module, index)
 
     def _make(self, module: nn.Module, copies: NDArray[np.int64]) -> None:
@@ -171,8 +175,7 @@ class Lessons:
         if self.parts.hard == 1:
             return best
         network = self.target.holding(module.eval())
-        assert self.parts.base is not None
-        labels = torch.from_numpy(_truth(self.target, self.parts.base)[self.images[copies]]).to(self.target.device)
+        labels = torch.from_numpy(_truth(self.target, self._base)[self.images[copies]]).to(self.target.device)
         with torch.no_grad():
             most = _misfit(self.target, network.logits(_like(best)), labels)
             for number in range(1, self.parts.hard):
@@ -225,13 +228,11 @@ class Lessons:
         return [index[kind == number] - ends[number] for number in range(4)]
 
     def _anchors(self, rows: NDArray[np.int64]) -> Tensor:
-        assert self.parts.base is not None
-        assert self.parts.aim is not None
         first, second, share = (values[rows] for values in self.mixtures[:3])
-        one, other = (unit(self.parts.base.read(index), self.target.bounds) for index in (first, second))
+        one, other = (unit(self._base.read(index), self.target.bounds) for index in (first, second))
         mixed = torch.lerp(one, other, torch.from_numpy(share).to(one).view(-1, *[1] * (one.ndim - 1)))
-        levels = levels_of(self.parts.base.dtype)
-        mixed = self.parts.aim.operators.apply(mixed, self.mixtures[3][rows], levels=levels)
+        levels = levels_of(self._base.dtype)
+        mixed = self._aim.operators.apply(mixed, self.mixtures[3][rows], levels=levels)
         return from_unit(mixed, self.target.bounds).to(self.target.device)
 
     def _inputs(self, module: nn.Module, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
@@ -244,10 +245,8 @@ class Lessons:
                 x.append(self.target.prepare(source.read(rows)))
                 y.append(_truth(self.target, source)[rows])
         if len(copies):
-            assert self.parts.base is not None
-            assert self.parts.base.labels is not None
             x.insert(1 if len(plain) else 0, self._copies(module, copies))
-            y.insert(1 if len(plain) else 0, _truth(self.target, self.parts.base)[self.images[copies]])
+            y.insert(1 if len(plain) else 0, _truth(self.target, self._base)[self.images[copies]])
         return torch.cat(x), torch.from_numpy(np.concatenate(y)).to(self.target.device)
 
     def _copies(self, module: nn.Module, rows: NDArray[np.int64]) -> Tensor:
@@ -257,14 +256,12 @@ class Lessons:
 
     def _candidate(self, rows: NDArray[np.int64]) -> Tensor:
         """Images changed as it was drawn."""
-        assert self.parts.base is not None
-        assert self.parts.aim is not None
-        levels, bounds = levels_of(self.parts.base.dtype), self.target.bounds
-        x = unit(self.parts.base.read(self.images[rows % self.parts.copies]), bounds)
+        levels, bounds = levels_of(self._base.dtype), self.target.bounds
+        x = unit(self._base.read(self.images[rows % self.parts.copies]), bounds)
         for depth, changes in enumerate(self.changes):
             deeper = np.flatnonzero(self.deeper[rows]) if depth else np.arange(len(rows))
             if len(deeper):
-                x[deeper] = self.parts.aim.operators.apply(x[deeper], changes[rows[deeper]], levels=levels)
+                x[deeper] = self._aim.operators.apply(x[deeper], changes[rows[deeper]], levels=levels)
         return from_unit(x, bounds).to(self.target.device)
 
     def _attacked(self, module: nn.Module, x: Tensor, y: Tensor, index: NDArray[np.int64]) -> Tensor:

@@ -31,9 +31,13 @@ class Protocol(Settings, ABC):
     name: ClassVar[str]
     needs_train: ClassVar[bool] = True
 
-    @abstractmethod
+    epochs: int  # of the schedule
+    batch: int
+    rate: float
+
     def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
-        """The schedule."""
+        """The schedule: by default Adam with a OneCycle rate."""
+        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
     @abstractmethod
     def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:

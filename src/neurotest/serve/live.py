@@ -25,12 +25,12 @@ from neurotest.campaign.store import Store, StoredMutant
 from neurotest.errors import BadInput, command, spelled
 from neurotest.generate.fuzz.mutants import Key, Tally
 from neurotest.mutate.chain import Chain, words
-from neurotest.report.pictures import bounds_of
+from neurotest.report.pictures import apart, bounds_of
 from neurotest.report.section import Conclusion, Section, block_of, sections
 from neurotest.runs import codec, lock
 from neurotest.runs.rows import dumps
 from neurotest.runs.store import UNFIT, Run
-from neurotest.serve.media import LARGEST, WAV, Media, apart, differing, picture, times_of
+from neurotest.serve.media import LARGEST, WAV, Media, differing, picture, times_of
 from neurotest.serve.models import Missing
 
 CAUTION = (

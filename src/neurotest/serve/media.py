@@ -49,11 +49,8 @@ def _kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
 
 
 def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Media:
-    from PIL import Image
-
-    grey = codec.view(x, bounds)
     out = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))).save(out, format="PNG")
+    codec.pil_image(codec.view(x, bounds)).save(out, format="PNG")
     return Media(PNG, out.getvalue())
 
 
@@ -105,15 +102,6 @@ class PoolMedia:
         if (file := self.files.get(position)) is not None and codec.is_wav(file):
             return Media(WAV, file.read(LARGEST))
         return None if self.rate is None else Media(WAV, wav(self.read(position), self.rate))
-
-
-def apart(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64] | None:
-    """How far each value lies from the seed's, as a share of the range; None where the two cannot be compared."""
-    if x.shape != seed.shape or x.dtype != seed.dtype or x.ndim != 3:
-        return None
-    low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
-    share: NDArray[np.float64] = np.abs(x.astype(np.float64) - seed.astype(np.float64)) / ((high - low) or 1.0)
-    return share
 
 
 def times_of(share: NDArray[np.float64]) -> int:

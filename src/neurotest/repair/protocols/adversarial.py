@@ -10,12 +10,6 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol, attacked
-from neurotest.zoo.recipes import Recipe
-
-
-class _Adversarial(Protocol):
-    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)  # type: ignore[attr-defined]
 
 
 @register(
@@ -25,7 +19,7 @@ class _Adversarial(Protocol):
     cost="every step costs steps + 1 forward and backward passes: 8 times a plain training",
     differs="Starts from the trained network instead of from random weights.",
 )
-class PgdTraining(_Adversarial):
+class PgdTraining(Protocol):
     """Every batch of the training data is moved by PGD on the network as it is at that step, and only then learned."""
 
     name: ClassVar[str] = "pgd-at"
@@ -46,7 +40,7 @@ class PgdTraining(_Adversarial):
     cost="20 epochs on at most 1,000 inputs",
     differs="The paper calls this adversarial training; Madry's regenerates attacks at every step, which is `pgd-at` here.",
 )
-class StaticAdversarial(_Adversarial):
+class StaticAdversarial(Protocol):
     """`tests` benign inputs and as many PGD examples of them, made once on the old network."""
 
     name: ClassVar[str] = "static-adv"

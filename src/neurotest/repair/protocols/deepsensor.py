@@ -9,7 +9,6 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol
-from neurotest.zoo.recipes import Recipe
 
 
 @register(
@@ -29,9 +28,6 @@ class DeepSensor(Protocol):
     epochs: int = setting(20, "20 in the paper")
     batch: int = setting(32, "32 in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
-
-    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
     def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         new = some(plan.learn.inputs, self.tests, seed, "deepsensor")

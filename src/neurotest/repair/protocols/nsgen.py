@@ -9,7 +9,6 @@ from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol
-from neurotest.zoo.recipes import Recipe
 
 
 @register(
@@ -28,9 +27,6 @@ class NsGen(Protocol):
     epochs: int = setting(10, "not given in the paper")
     batch: int = setting(64, "not given in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
-
-    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
     def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.train, new=some(plan.learn.inputs, self.mutants, seed, "nsgen"))
