@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+import numpy as np
+
 from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.coverage import cover
@@ -11,9 +13,7 @@ from neurotest.doctor.context import Finding
 from neurotest.registry import register
 
 
-@register(
-    "check", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
-)  # fmt: skip
+@register("check", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs")
 class CoverageOfData(Check):
     """Share of the neurons that the data drive (nc) and, with training data, of what training reached (kmnc, nbc).
 
@@ -29,7 +29,10 @@ class CoverageOfData(Check):
 
     def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
         part = context.source.take(context.some("coverage", self.inputs))
-        train = None if context.train is None else context.train.take(_spread(len(context.train), self.inputs))
+        train = context.train
+        if train is not None:
+            spread = np.linspace(0, len(train) - 1, min(len(train), self.inputs)).astype(np.int64)
+            train = train.take(np.unique(spread))
         names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
         result = cover(context.target, part, names, train=train, batch=context.batch, progress=lambda done, total: context.tick())
         rows: dict[str, Any] = {name: one.value.whole for name, one in result.criteria.items()}
@@ -44,9 +47,3 @@ class CoverageOfData(Check):
             evidence, deeper = (("nbc", numbers["nbc"], None),), f"neurotest cover {context.words} {criteria}"
             findings.append(Finding(self.name, "note", sentence, advice, 0.5, evidence, deeper=deeper))
         return CheckItem(self.name, summary, tuple(findings), {**numbers, "dead": dead})
-
-
-def _spread(count: int, most: int) -> Any:
-    import numpy as np
-
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))

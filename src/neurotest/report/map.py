@@ -118,12 +118,15 @@ def _feature_map(run: Run, layout: str | None = None) -> Row | None:
     except BadInput as error:  # the network may be out of reach, or not to be trusted: then the page has no map
         return {**without, "problem": str(error)}
     names = list(run["classes"]) if "classes" in run else []
-    chart = charts.Chart(
-        name="map", spec=_map_spec(_points(shown, points, names, target)), rows=_table(shown, points, names),
-        shows=MAP_SHOWS.format(method=LAYOUTS.get(layout, layout)), hides=MAP_HIDES,
-    )  # fmt: skip
-    return {"problem": None, "charts": [chart], "rows": _evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
-            "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": LAYOUTS.get(layout, layout)}  # fmt: skip
+    spec, rows, method = (
+        _map_spec(_points(shown, points, names, target)),
+        _table(shown, points, names),
+        LAYOUTS.get(layout, layout),
+    )
+    chart = charts.Chart(name="map", spec=spec, rows=rows, shows=MAP_SHOWS.format(method=method), hides=MAP_HIDES)
+    faults = int(shown.fault.sum())
+    counts = {"seeds": len(shown.fault) - faults, "faults": faults, "k": plane.NEIGHBOURS, "method": method}
+    return {"problem": None, "charts": [chart], "rows": _evidence(shown, features, points), **counts}
 
 
 def _shown_inputs(run: Run) -> _MapInputs:
@@ -185,19 +188,14 @@ def _evidence(shown: _MapInputs, features: NDArray[np.float64], points: NDArray[
     for what, which, classes in words:
         own, others, root = classes[which], shown.label[seeds], shown.root[which]
         same = bool((which == seeds).all())
-        layer, picture = (plane.nearest(v[which], v[seeds], k, itself=same) for v in (features, points))
-        rows.append({
-            "what": what, "layer": plane.over_groups(plane.purity(layer, own, others), root),
-            "plane": plane.over_groups(plane.purity(picture, own, others), root),
-            "chance": plane.purity_by_chance(layer, own, others),
-        })  # fmt: skip
+        layer, laid_out = (plane.nearest(v[which], v[seeds], k, itself=same) for v in (features, points))
+        pure = [plane.over_groups(plane.purity(near, own, others), root) for near in (layer, laid_out)]
+        chance = plane.purity_by_chance(layer, own, others)
+        rows.append({"what": what, "layer": pure[0], "plane": pure[1], "chance": chance})
     every = [plane.nearest(v, v, k, itself=True) for v in (features, points)]
     share = min(k, len(points) - 1) / (len(points) - 1)
-    rows.append({
-        "what": "neighbours in the layer that are neighbours here, too", "layer": None,
-        "plane": plane.over_groups(plane.kept(*every), shown.root), "chance": (share, None, None),
-    })  # fmt: skip
-    return rows
+    both, kept = "neighbours in the layer that are neighbours here, too", plane.over_groups(plane.kept(*every), shown.root)
+    return [*rows, {"what": both, "layer": None, "plane": kept, "chance": (share, None, None)}]
 
 
 def _points(shown: _MapInputs, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
@@ -230,10 +228,5 @@ def _map_spec(rows: list[Row]) -> charts.Spec:
         "shape": charts.names("kind", scale={"domain": kinds, "range": ["circle", "cross"]}),
         "opacity": {"condition": {"test": "datum.kind === 'seed'", "value": 0.45}, "value": 0.95},
     }  # fmt: skip
-    return {
-        "width": 620,
-        "height": 440,
-        "data": {"values": rows},
-        "mark": {"type": "point", "filled": True, "size": 55},
-        "encoding": encoding,
-    }
+    mark = {"type": "point", "filled": True, "size": 55}
+    return {"width": 620, "height": 440, "data": {"values": rows}, "mark": mark, "encoding": encoding}

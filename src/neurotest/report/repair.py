@@ -20,18 +20,19 @@ HIDES = "whether a difference is more than chance; the intervals in the table sa
 @section("repair", title="Repair", order=0, commands=COMMANDS)
 def _repair(run: Run) -> Row:
     summary = run["summary"]
+    controls = summary["controls"]
     rows = [
-        {
-            "name": WORDS.get(name, name), **numbers,
-            "controls": [summary["controls"][control][name] for control in summary["controls"]],
-        }
+        {"name": WORDS.get(name, name), **numbers, "controls": [controls[control][name] for control in controls]}
         for name, numbers in _ordered(summary["sets"])
-    ]  # fmt: skip
+    ]
     return {
-        "subject": summary["target"], "rows": rows, "sides": _sides(summary),
-        "names": list(summary["controls"]), "conclusion": _conclusion(run),
-        "chart": _accuracies(rows, list(summary["controls"])),
-    }  # fmt: skip
+        "subject": summary["target"],
+        "rows": rows,
+        "sides": _sides(summary),
+        "names": list(controls),
+        "conclusion": _conclusion(run),
+        "chart": _accuracies(rows, list(controls)),
+    }
 
 
 def _accuracies(rows: list[Row], controls: list[str]) -> charts.Chart:

@@ -93,7 +93,7 @@ def judged_by(oracle: str) -> str:
 Entry = dict[str, Any]
 CAMPAIGNS = ("fuzz", "merge", "swarm")
 BROWSED = ("families",)  # sections that the page shows in its own way
-WORDS = ("true", "predicted", "operator", "change", "root_file")  # where a search looks
+SEARCHED = ("true", "predicted", "operator", "change", "root_file")  # where a search looks
 VIEWS = ("seed", "fault", "difference", "shrunk")
 
 
@@ -238,12 +238,16 @@ class Live:
         """Families by true class, predicted class and mutation, and by words; the most frequent first."""
         group = self.grouped()
         rows = [(spelled(row), family) for row, family in zip(group.families.table(), group.families.families, strict=True)]
-        lists = {name: sorted({str(row[name]) for row, _ in rows}) for name in ("true", "predicted", "operator")}
+        lists = {
+            name: sorted({str(row[key]) for row, _ in rows})
+            for name, key in (("true", "true"), ("predicted", "predicted"), ("operators", "operator"))
+        }
         fitting = [
-            (row, family) for row, family in rows
+            (row, family)
+            for row, family in rows
             if all(not value or str(row[name]) == value for name, value in wanted.items())
-            and search.lower() in " ".join(str(row[name]) for name in WORDS).lower()
-        ]  # fmt: skip
+            and search.lower() in " ".join(str(row[name]) for name in SEARCHED).lower()
+        ]
         shown = [
             {
                 **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": _key_text(family.key),
@@ -252,10 +256,7 @@ class Live:
             }
             for row, family in fitting[offset : offset + limit]
         ]  # fmt: skip
-        return {
-            "total": len(fitting), "families": shown, "true": lists["true"], "predicted": lists["predicted"],
-            "operators": lists["operator"],
-        }  # fmt: skip
+        return {"total": len(fitting), "families": shown, **lists}
 
     def faults(self, key: str, offset: int, limit: int) -> Entry:
         """The faults of one family, those with a picture first, the smallest change first."""
