@@ -105,6 +105,8 @@ def register(
         settings: Any = make
         if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
             dataclass(frozen=True, kw_only=True)(settings)  # in place
+            if not hasattr(settings, "name") and "name" not in settings.__dataclass_fields__:
+                settings.name = name
         registered = _entries.setdefault(kind, {})
         if name in registered:
             _settle(registered[name], make)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,9 +55,8 @@ class Accuracy(Check):
     Alarms: no better than that class; or sure by more than `alarm` above (or below) what it gets right. bins: of the confidence.
     """
 
-    name: ClassVar[str] = "accuracy"
-    order: ClassVar[int] = 10
-    share: ClassVar[float] = 2.0
+    order = 10
+    share = 2.0
 
     bins: int = setting(15, "15 in papers")
     alarm: float = setting(0.15, "0.15 by default", above=0, most=1)

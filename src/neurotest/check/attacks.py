@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,10 +58,9 @@ class Attacks(Check):
     in ten: no network withstands attacks unless it was trained to. inputs: that are attacked. steps: of the attack.
     """
 
-    name: ClassVar[str] = "attacks"
-    order: ClassVar[int] = 80
-    share: ClassVar[float] = 3.0
-    labels: ClassVar[bool] = False
+    order = 80
+    share = 3.0
+    labels = False
 
     inputs: int = setting(100, "100 give intervals of ten points")
     steps: int = setting(10, "10 in papers")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -20,10 +20,8 @@ class CoverageOfData(Check):
     Coverage says how much of the network the inputs exercise, not how good they are as tests. inputs: how many of each.
     """
 
-    name: ClassVar[str] = "coverage"
-    order: ClassVar[int] = 60
-    share: ClassVar[float] = 1.0
-    labels: ClassVar[bool] = False
+    order = 60
+    labels = False
 
     inputs: int = setting(2000, "2000 by default")
 

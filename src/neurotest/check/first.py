@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,10 +25,9 @@ class First(Check):
     budget: share of the inputs.
     """
 
-    name: ClassVar[str] = "first"
-    order: ClassVar[int] = 30
-    share: ClassVar[float] = 0.2
-    labels: ClassVar[bool] = False
+    order = 30
+    share = 0.2
+    labels = False
 
     budget: float = setting(0.05, "0.05 by default", above=0, most=1)
 

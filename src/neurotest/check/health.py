@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.doctor import doctor
@@ -24,10 +22,8 @@ class Health(Check):
     What it calls a problem is an alarm: numbers measured on such a target would be wrong. inputs: how many it looks at.
     """
 
-    name: ClassVar[str] = "health"
-    order: ClassVar[int] = 0
-    share: ClassVar[float] = 1.0
-    labels: ClassVar[bool] = False
+    order = 0
+    labels = False
 
     inputs: int = setting(512, "512 tell readings of the inputs apart")
 

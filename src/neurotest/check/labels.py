@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent, with_interval
 from neurotest.checks import setting
 from neurotest.doctor.context import Finding
@@ -21,9 +19,7 @@ class WrongLabels(Check):
     alarm: the share of wrong labels, with its interval above which there is one.
     """
 
-    name: ClassVar[str] = "labels"
-    order: ClassVar[int] = 20
-    share: ClassVar[float] = 1.0
+    order = 20
 
     alarm: float = setting(0.01, "0.01 by default", least=0, below=1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,10 @@ class Campaign(Check):
     seeds: inputs to start from.
     """
 
-    name: ClassVar[str] = "campaign"
-    order: ClassVar[int] = 90
-    share: ClassVar[float] = 6.0
-    labels: ClassVar[bool] = False
-    fills: ClassVar[bool] = True
+    order = 90
+    share = 6.0
+    labels = False
+    fills = True
 
     seeds: int = setting(500, "500 by default")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,9 +114,8 @@ class Slices(Check):
     hardly ever predicted. least: inputs of a slice. clusters: of features.
     """
 
-    name: ClassVar[str] = "slices"
-    order: ClassVar[int] = 40
-    share: ClassVar[float] = 2.0
+    order = 40
+    share = 2.0
 
     least: int = setting(30, "30 by default")
     clusters: int = setting(12, "12 by default")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,10 +55,9 @@ class Trigger(Check):
     of the image's. steps, inputs: of the optimisation, and per step.
     """
 
-    name: ClassVar[str] = "trigger"
-    order: ClassVar[int] = 70
-    share: ClassVar[float] = 3.0
-    labels: ClassVar[bool] = False
+    order = 70
+    share = 3.0
+    labels = False
 
     size: float = setting(0.2, "0.2 by default", above=0, most=0.5)
     steps: int = setting(40, "40 by default")

@@ -78,7 +78,7 @@ def accuracy(context: DoctorContext) -> Iterator[Finding]:
         yield _error(context, context.target.bins)
         return
     logits = context.logits(context.x).cpu()
-    right = _right(logits, labels)
+    right = float((logits.argmax(1) == labels).double().mean())
     chance = float(torch.bincount(labels).max()) / len(labels)  # always naming the most frequent class
     context.facts |= {"accuracy": right, "chance": chance}
     shares = f"{right:.1%} of {len(labels)} inputs are right (always the most frequent class: {chance:.1%})"
@@ -120,10 +120,6 @@ def _error(context: DoctorContext, bins: Bins) -> Finding:
         return Finding("accuracy", "ok", text)
     advice = "no better than a constant: untrained, or wrong weights, --bounds, --mean, --std, or another unit of the labels?"
     return Finding("accuracy", "warning", text, advice)
-
-
-def _right(logits: Tensor, labels: Tensor) -> float:
-    return float((logits.argmax(1).cpu() == labels).double().mean())
 
 
 def _better_reading(context: DoctorContext, labels: Tensor) -> tuple[str, float, str] | None:

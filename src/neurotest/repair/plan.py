@@ -77,15 +77,13 @@ class RepairPlan:
     def weak(self) -> NDArray[np.float64]:
         """(operators, classes): how weak the network is, by the campaign and by trying every operator on images that decide."""
         tried = self._tried()
-        return np.asarray((tried / max(tried.sum(), 1e-12) + self._campaign()) / 2)
+        campaign = campaign_weights(self.learn, self.operators, self.classes)
+        return np.asarray((tried / max(tried.sum(), 1e-12) + campaign) / 2)
 
     def aim(self, share: float, depth: int = 1) -> Aim:
         """Changes drawn evenly, but for a share of them that goes where the network is weak."""
         weights = (1 - share) / self.weak.size + share * self.weak
         return Aim(self.operators, weights / weights.sum(), depth)
-
-    def _campaign(self) -> NDArray[np.float64]:
-        return campaign_weights(self.learn, self.operators, self.classes)
 
     def _tried(self) -> NDArray[np.float64]:
         """Error rate of every operator and class on the images that decide, drawn towards the operator's own mean."""

@@ -119,7 +119,9 @@ def _choose_weight(plan: RepairPlan, module: nn.Module, batches: Sequence[Tensor
     scores: dict[float, float] = {}
     for weight in reversed(WEIGHTS):
         _move(plan, trial, new, weight, batches)
-        if weight > CAREFUL and plan.deciding_faults is not None and _costs(plan, trial):
+        # How large a loss on other inputs is, a few originals of faults cannot say: one that is visible is too much.
+        careful = weight > CAREFUL and plan.deciding_faults is not None
+        if careful and kept_share(plan, plan.target.holding(trial)) < 1 - VISIBLE:
             continue
         scores[weight] = score(plan, trial)
         if all(value < max(scores.values()) - CLOSE for value in list(scores.values())[-WORSE:]):
@@ -136,11 +138,6 @@ def score(plan: RepairPlan, module: nn.Module) -> float:
         return accuracy_on(target, plan.deciding_mutated) - DEAR * max(0.0, lost - ALLOWED)
     lost = 1 - kept_share(plan, target)
     return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
-
-
-def _costs(plan: RepairPlan, module: nn.Module) -> bool:
-    """Whether a loss on other inputs is visible. How large it is a few originals of faults cannot say, so then we are careful."""
-    return kept_share(plan, plan.target.holding(module)) < 1 - VISIBLE
 
 
 def kept_share(plan: RepairPlan, target: Target) -> float:

@@ -146,18 +146,16 @@ def _common(explained: Patterns) -> Conclusion:
 def _layers(explained: Explanation) -> list[dict[str, Any]]:
     rows, images = [], [_colours(x) for x in explained.images]
     for pair in explained.pair.layers:
-        sides = [(side, _map(image, side.map)) for image, side in zip(images, (pair.seed, pair.fault), strict=True)]
+        sides = [
+            (side, None if side.map is None or image is None else _embed(_overlay(image, side.map)))
+            for image, side in zip(images, (pair.seed, pair.fault), strict=True)
+        ]
         best = [
             [drawn for x in explained.exemplars.get((pair.layer, side.neuron), ()) if (drawn := _embed(_colours(x)))]
             for side, _ in sides
         ]
         rows.append({"layer": pair.layer, "same": pair.same, "sides": sides, "exemplars": best, "complete": pair.completeness})
     return rows
-
-
-def _map(picture: NDArray[np.float32] | None, values: NDArray[np.float32] | None) -> str | None:
-    """Where a neuron is active, over the input."""
-    return None if values is None or picture is None else _embed(_overlay(picture, values))
 
 
 def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:

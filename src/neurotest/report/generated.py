@@ -28,12 +28,6 @@ def stored_faults(run: Run) -> list[InputRow]:
     return sorted(rows, key=lambda row: (float(row.extra.get("l2") or 0.0), row.position))
 
 
-def _beats_noise(summary: Row) -> bool | None:
-    """Whether the interval of the faults lies above that of noise; None where nobody can tell."""
-    own, noise = summary.get("success_interval"), summary["random"].get("success_interval")
-    return None if not own or not noise else own[0] > noise[1]
-
-
 @section("attack", title="What an attack breaks", order=0, commands=("attack",), template="generated.html.j2")
 def _attack(run: Run) -> Row:
     summary = run["summary"]
@@ -74,12 +68,6 @@ def _possible(run: Run) -> str:
     return f"{present} classes among the seeds, each taken for one of {others} others"
 
 
-def _tolerance(summary: Row) -> float | None:
-    """How far a quantity may move, where the network predicts one."""
-    quantity = summary.get("quantity")
-    return None if not quantity else float(quantity["tolerance"])
-
-
 def _seeds(summary: Row) -> str:
     return f"{summary['roots']:,} of {summary.get('seeds', summary['outputs']):,} seeds"
 
@@ -87,16 +75,16 @@ def _seeds(summary: Row) -> str:
 def _conclusion(run: Run, sentence: str) -> Conclusion:
     """The faults beside those of noise of the same size, and what to do with them."""
     summary, name = run["summary"], run.path.name
-    if (tolerance := _tolerance(summary)) is not None:
-        sentence += f" (an answer is a fault if it moves by more than {tolerance:.4g})"
-    noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
-    beats = _beats_noise(summary)
-    more = summary["faults"] > summary["random"]["faults"]
-    verdict = {True: "", False: " The difference from noise is within chance.", None: ""}[beats]
+    if quantity := summary.get("quantity"):
+        sentence += f" (an answer is a fault if it moves by more than {float(quantity['tolerance']):.4g})"
+    sentence += f"; noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}."
+    bad = summary["faults"] > summary["random"]["faults"]
+    limits, of_noise = summary.get("success_interval"), summary["random"].get("success_interval")
+    if limits and of_noise:
+        bad = limits[0] > of_noise[1]
+        sentence += "" if bad else " The difference from noise is within chance."
     steps = (("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),)
-    return Conclusion(
-        f"{sentence}; {noise}.{verdict}", bad=more if beats is None else beats, steps=steps if summary["faults"] else ()
-    )
+    return Conclusion(sentence, bad=bad, steps=steps if summary["faults"] else ())
 
 
 @section("noise", title="Beside noise of the same size", order=10, commands=COMMANDS)

@@ -38,7 +38,7 @@ def _score_distribution(run: Run) -> Row | None:
         edges = np.histogram_bin_edges(values, BINS)
         if np.histogram(values, edges)[0].max() > LUMP * len(values):
             continue  # such as places of the picks: no score that could be looked at
-        kinds = np.array([_kind(wrong, row.position) for row in ranking])
+        kinds = np.array(["input" if wrong is None else "fault" if wrong[row.position] else "right" for row in ranking])
         for kind in sorted(set(kinds.tolist())):
             counts, _ = np.histogram(values[kinds == kind], edges)
             rows += [
@@ -51,10 +51,6 @@ def _score_distribution(run: Run) -> Row | None:
     shows = SCORES.format(faults="" if wrong is None else ", right answers and faults apart")
     spec = _histogram(rows, limits)
     return {"charts": [charts.Chart(name="scores", spec=spec, rows=rows, shows=shows, hides=SCORES_HIDE)]}
-
-
-def _kind(wrong: dict[int, bool] | None, position: int) -> str:
-    return "input" if wrong is None else "fault" if wrong[position] else "right"
 
 
 def _histogram(rows: list[Row], limits: list[Row]) -> charts.Spec:

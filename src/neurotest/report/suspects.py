@@ -32,7 +32,10 @@ def _suspects(run: Run) -> Row:
 @section("score-files", title="Scores", order=0, commands=("score",), template="scores.html.j2")
 def _scores(run: Run) -> Row:
     summary, config = run["summary"], run["config"]
-    methods = [{"name": name, **one, "picks": _picks(one)} for name, one in summary["methods"].items()]
+    methods = []
+    for name, one in summary["methods"].items():
+        picks = list(zip(one["ids"], one["scores"], strict=True))[:SCORES_SHOWN]
+        methods.append({"name": name, **one, "picks": [{"id": pick, "score": score} for pick, score in picks]})
     sentence = f"{plural(summary['scored'], 'input')} of {summary['inputs']:,} have scores"
     if summary["set_aside"]:
         sentence += f"; {summary['inputs'] - summary['scored']:,} could not be scored and are set aside"
@@ -41,8 +44,3 @@ def _scores(run: Run) -> Row:
     steps = (("Look at the first picks as images, in a pool that fits memory", select),)
     aside, conclusion = summary["set_aside"][:SCORES_SHOWN], Conclusion(f"{sentence}.", steps=steps)
     return {"subject": config["data"] or "", "methods": methods, "aside": aside, "conclusion": conclusion}
-
-
-def _picks(one: Row) -> list[Row]:
-    picks = zip(one["ids"], one["scores"], strict=True)
-    return [{"id": name, "score": value} for name, value in list(picks)[:SCORES_SHOWN]]

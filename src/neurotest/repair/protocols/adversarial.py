@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import eps_share, setting
 from neurotest.generate.gradient.attacks import PGD
 from neurotest.registry import register
@@ -22,7 +20,6 @@ from neurotest.repair.protocol import Protocol, attacked
 class PgdTraining(Protocol):
     """Every batch of the training data is moved by PGD on the network as it is at that step, and only then learned."""
 
-    name: ClassVar[str] = "pgd-at"
     eps: float = setting(0.1, read=eps_share)
     steps: int = setting(7, "7 in the paper")
     epochs: int = setting(10, "10 here: the network is trained already")
@@ -43,8 +40,7 @@ class PgdTraining(Protocol):
 class StaticAdversarial(Protocol):
     """`tests` benign inputs and as many PGD examples of them, made once on the old network."""
 
-    name: ClassVar[str] = "static-adv"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     tests: int = setting(500, "500 in the paper")
     eps: float = setting(0.3, read=eps_share)
     epochs: int = setting(20, "20 in the paper")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
@@ -22,8 +20,7 @@ from neurotest.repair.protocol import Protocol
 class DeepSensor(Protocol):
     """At most `tests` faults and as many benign inputs they were made from, batches of 32."""
 
-    name: ClassVar[str] = "deepsensor"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     tests: int = setting(500, "500 in the paper")
     epochs: int = setting(20, "20 in the paper")
     batch: int = setting(32, "32 in the paper")

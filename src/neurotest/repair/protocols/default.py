@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from neurotest.checks import setting
 from neurotest.registry import register
@@ -37,7 +37,6 @@ class Default(Protocol):
     best epoch counts; 0: it goes to the end.
     """
 
-    name: ClassVar[str] = "default"
     epochs: int = setting(10, "10 by default")
     batch: int = setting(64, "64 by default")
     rate: float = setting(0.0, "0: 0.001 with batch normalisation, 0.003 without", least=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -37,8 +36,7 @@ class Head(Protocol):
     """Multinomial regression on the faults and on what they were made from, starting from the old logits; `ridge` holds it to
     them. The whole correction, or the part of it that is best on inputs that decide, is added to the last dense layer."""
 
-    name: ClassVar[str] = "head"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     ridge: float = setting(1.0, "1 by default", above=0)
     anchor: float = setting(1.0, "1: an input that is right counts as much as a fault", above=0)
 

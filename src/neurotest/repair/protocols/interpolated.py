@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
@@ -28,8 +26,7 @@ class Interpolated(Protocol):
     inputs that decide no more than a sixteenth is lost; it is at most 0.7 if more than one in a hundred is.
     """
 
-    name: ClassVar[str] = "interpolated"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     epochs: int = setting(20, "20 by default")
     batch: int = setting(32, "32 by default")
     rate: float = setting(0.001, "0.001 for Adam", above=0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
@@ -22,7 +20,6 @@ from neurotest.repair.protocol import Protocol
 class NsGen(Protocol):
     """Training data and at most `mutants` faults, Adam with a OneCycle rate."""
 
-    name: ClassVar[str] = "nsgen"
     mutants: int = setting(1000, "1000 in the paper")
     epochs: int = setting(10, "not given in the paper")
     batch: int = setting(64, "not given in the paper")

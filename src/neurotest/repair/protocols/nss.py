@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
@@ -23,7 +21,6 @@ class Nss(Protocol):
     """Training data and every selected input, SGD with Nesterov momentum 0.99, rate 0.001, a tenth from half-way and again
     from three quarters on."""
 
-    name: ClassVar[str] = "nss"
     epochs: int = setting(40, "40 in the paper")
     batch: int = setting(64, "not given in the paper")
     rate: float = setting(0.001, "0.001 in the paper", above=0)
