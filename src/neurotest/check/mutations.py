@@ -68,10 +68,11 @@ class Campaign(Check):
         broken = result["roots"] / max(1, result["seeds"])
         evidence = (
             ("faults per 1,000 forward passes", float(result["faults_per_1000_forwards"]), limits and tuple(limits)),
-            ("families", float(result["families"]), None), ("random's families", float(control.get("families", 0)), None),
+            ("families", float(result["families"]), None),
+            ("random's families", float(control.get("families", 0)), None),
             ("seeds broken", broken, None),
             *((evidence_row("faults believed valid", believed),) if believed else ()),
-        )  # fmt: skip
+        )
         first.sort(key=lambda mutant: mutant.distance[1])
         images = tuple(self._image(context, mutant) for mutant in first[:MAX_IMAGES])
         untried = ", too few to try them all" if result["forwards"] < result["seeds"] else ""

@@ -19,10 +19,10 @@ from neurotest.repair.material import Material, Split, campaign_weights, refuse_
 from neurotest.repair.operators import Operators
 from neurotest.target import Target
 
-DECIDING, MOST = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
-ASIDE = 0.2  # of a run, where it has to decide itself
-MEASURED = 300  # images that every operator is tried on
-TIMES = 8  # mildly changed copies of an input that decides
+DECIDING_SHARE, DECIDING_MAX = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
+ASIDE_SHARE = 0.2  # of a run, where it has to decide itself
+IMAGES_PER_OPERATOR = 300  # images that every operator is tried on
+MILD_COPIES = 8  # mildly changed copies of an input that decides
 SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-unseen", "faults-operators", "shift")
 
 
@@ -51,13 +51,13 @@ class RepairPlan:
     @cached_property
     def deciding_mutated(self) -> Source:
         """About as many as decide at most: a few images are changed in several ways each."""
-        rows = np.repeat(np.arange(len(self.deciding)), max(1, MOST // len(self.deciding)))
+        rows = np.repeat(np.arange(len(self.deciding)), max(1, DECIDING_MAX // len(self.deciding)))
         return self.operators.pool(self.deciding.take(rows), self.seed, self.target.bounds, "deciding")[0]
 
     @cached_property
     def deciding_mild(self) -> Source:
         """What decides, each several times, changed so little that it is as good as another input of the same kind."""
-        rows = np.repeat(np.arange(len(self.deciding)), TIMES)
+        rows = np.repeat(np.arange(len(self.deciding)), MILD_COPIES)
         source = self.deciding.take(rows)
         changes = self.operators.draw_any(rng.stream("repair.mild", self.seed), len(source))
         return self.operators.changed(source, self.operators.milder(changes, MILD), self.target.bounds)
@@ -87,7 +87,7 @@ class RepairPlan:
 
     def _tried(self) -> NDArray[np.float64]:
         """Error rate of every operator and class on the images that decide, drawn towards the operator's own mean."""
-        images = self.deciding.take(np.arange(min(MEASURED, len(self.deciding))))
+        images = self.deciding.take(np.arange(min(IMAGES_PER_OPERATOR, len(self.deciding))))
         assert images.labels is not None
         rates = np.zeros((len(self.operators), self.classes))
         for number in range(len(self.operators)):
@@ -133,16 +133,17 @@ def make_plan(
             f"({', '.join(withheld)}). Pass --unseen 0, or another --seed.",
         )
     trained = {
-        "training data (--train)": train, f"{material.kind} of the run": parts.learn.inputs,
+        "training data (--train)": train,
+        f"{material.kind} of the run": parts.learn.inputs,
         "seeds of the run": material.benign if material.benign is not None else parts.learn.inputs.originals,
-    }  # fmt: skip
+    }
     refuse_leaks(trained, {"holdout": holdout, "shift": shift})
     notes: list[str] = []
     sets = _sets(target, holdout, shift, parts, operators, every.only(withheld), seed)
     held = {root for part in (parts.seen, parts.unseen, parts.withheld) for root in part.roots.tolist()}
     about: dict[str, Any]
     if train is None:
-        learn, benign, faults, deciding = set_aside(parts.learn, held, ASIDE, seed)
+        learn, benign, faults, deciding = set_aside(parts.learn, held, ASIDE_SHARE, seed)
         notes.append(f"no training data: {len(benign)} inputs the run started from hold the network to its answers.")
         parts = dataclasses.replace(parts, learn=learn)
         about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
@@ -168,7 +169,7 @@ def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tup
         notes.append(f"{int((~free).sum())} training inputs are what held-out faults were made from, and were left out.")
         train = train.take(np.flatnonzero(free))
     order = rng.stream("repair.deciding", seed).permutation(len(train))
-    count = min(MOST, max(1, round(DECIDING * len(train))))
+    count = min(DECIDING_MAX, max(1, round(DECIDING_SHARE * len(train))))
     if len(train) < 2:
         raise BadInput("too-few", "train", f"--train {train.what} has {len(train)} inputs: give at least two.")
     return train.take(np.sort(order[count:])), train.take(np.sort(order[:count]))
@@ -176,7 +177,7 @@ def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tup
 
 def _sets(
     target: Target, holdout: Source, shift: Source | None, parts: Split, seen: Operators, withheld: Operators, seed: int
-) -> dict[str, Source]:  # fmt: skip
+) -> dict[str, Source]:
     sets: dict[str, Source | None] = {"clean": holdout}
     for name, operators in (("mutated", seen), ("unseen-operators", withheld)):
         if len(operators):

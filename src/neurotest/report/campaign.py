@@ -261,9 +261,10 @@ def _validity(run: Run) -> Row | None:
     if not about or not sentence or about.get("recognised") is None:
         return None
     values = (
-        ("seeds", about.get("seeds_recognised")), ("mutants it still gets right", about.get("others_recognised")),
+        ("seeds", about.get("seeds_recognised")),
+        ("mutants it still gets right", about.get("others_recognised")),
         ("faults", about["recognised"]),
-    )  # fmt: skip
+    )
     rows = [{"images": name, "recognised": share} for name, share in values if share is not None]
     x = charts.number("recognised", "recognised by the judge", scale={"domain": [0, 1]}, axis={"format": ".0%"})
     spec = charts.bars(rows, charts.names("images"), x)

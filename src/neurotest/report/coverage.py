@@ -13,9 +13,9 @@ from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)
 RISING = 0.01  # of the coverage, in the last step of a curve
-NEURONS = 40  # of a layer that are listed
+NEURONS_LISTED = 40  # of a layer that are listed
 LEAST_POINTS = 3  # of a curve of which something is said
-MOST = 4  # criteria in the first sentence
+CRITERIA_NAMED = 4  # criteria in the first sentence
 GROWTH = (
     "How coverage grew, input by input. A curve that still rises says that more inputs would cover more; one that is flat says "
     "that more of the same will not."
@@ -37,7 +37,7 @@ def _coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
     subject, criteria = run["config"]["data"], _criteria(run, "canonical")
     shares = [f"{100 * row['value']:.1f} % of {name}{_trend(row)}" for name, row in criteria.items() if row.get("total")]
-    covered = f" cover {', '.join(shares[:MOST])}" if shares else " were measured"
+    covered = f" cover {', '.join(shares[:CRITERIA_NAMED])}" if shares else " were measured"
     meanings = _meanings(criteria)
     target = run["config"]["target"]
     steps = (
@@ -129,7 +129,9 @@ def _never_covered(run: Run) -> Row | None:
     criteria, tables = run["summary"]["criteria"], {}
     for name, layers in run["never covered"].items():
         dead = {layer: row["dead"] for layer, row in criteria[name]["per_layer"].items()}
-        rows = [{"layer": n, "count": len(ids), "shown": ids[:NEURONS], "dead": dead.get(n, 0)} for n, ids in layers.items()]
+        rows = [
+            {"layer": n, "count": len(ids), "shown": ids[:NEURONS_LISTED], "dead": dead.get(n, 0)} for n, ids in layers.items()
+        ]
         if rows:
             tables[name] = rows
     return {"tables": tables} if tables else None

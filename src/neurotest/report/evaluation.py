@@ -9,7 +9,7 @@ from neurotest.runs.store import Run
 
 COMMANDS = ("evaluate",)
 # What a reader looks at first; the tables have everything.
-SHOWN = {
+OVERVIEW_METRICS = {
     ("defects", "seeds_failed"): "share of seeds with a fault (more: finds more)",
     ("defects", "fault_rate"): "faults per output (more: finds more)",
     ("naturalness", "ssim"): "SSIM to the original (1: the same image)",
@@ -17,8 +17,10 @@ SHOWN = {
     ("naturalness", "outside"): "share outside the manifold (less: more natural)",
     ("impartiality", "faults"): "evenness of faults (1: all classes alike)",
     ("diversity", "vendi"): "Vendi score (more: more diverse)",
-}  # fmt: skip
-SHARES = {title for (_, metric), title in SHOWN.items() if metric in ("seeds_failed", "ssim", "outside", "faults")}  # of 1
+}
+SHARES = {
+    title for (_, metric), title in OVERVIEW_METRICS.items() if metric in ("seeds_failed", "ssim", "outside", "faults")
+}  # of 1
 FEW = {"tickCount": 5}
 ALIKE = 0.5  # SSIM below which a picture is not much like its original
 NAMES = {
@@ -100,7 +102,7 @@ def _overview(rows: list[Row]) -> charts.Spec:
     points: dict[str, list[Row]] = {}
     limits: dict[str, list[Row]] = {}
     for row in rows:
-        title = SHOWN.get((row["part"], row["metric"]))
+        title = OVERVIEW_METRICS.get((row["part"], row["metric"]))
         if title is None:
             continue
         points.setdefault(title, []).extend(
@@ -111,7 +113,7 @@ def _overview(rows: list[Row]) -> charts.Spec:
         if row["interval"]:
             low, high = row["interval"]
             limits.setdefault(title, []).append({"suite": row["suite"], "low": low, "high": high})
-    titles = [title for title in SHOWN.values() if points.get(title)]
+    titles = [title for title in OVERVIEW_METRICS.values() if points.get(title)]
     return {"columns": 2, "concat": [_panel(title, points[title], limits.get(title, [])) for title in titles]}
 
 
@@ -121,14 +123,16 @@ def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
     scale = {"domain": kinds, "range": [charts.COLOURS[0], charts.GREY, charts.COLOURS[4]]}
     y = charts.names("suite")
     line = {
-        "data": {"values": limits}, "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
+        "data": {"values": limits},
+        "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
         "encoding": {"x": charts.number("low", axis=FEW, **whole), "x2": {"field": "high"}, "y": y},
-    }  # fmt: skip
+    }
     colour, shape = charts.names("what", scale=scale), charts.names("what", scale={"domain": kinds})
     dots = {
-        "data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 70},
+        "data": {"values": points},
+        "mark": {"type": "point", "filled": True, "size": 70},
         "encoding": {"x": charts.number("at", axis=FEW, **whole), "y": y, "color": colour, "shape": shape},
-    }  # fmt: skip
+    }
     heading = {"text": title, "fontSize": 12, "anchor": "start"}
     return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots] if limits else [dots]}
 

@@ -183,7 +183,7 @@ def _embed(picture: NDArray[np.float32] | None) -> str | None:
 
 
 WIDTH = 150  # pixels of a layer
-LONG = 22  # letters of a description in the picture
+LONGEST_DESCRIPTION = 22  # letters of a description in the picture
 PATHS = (
     "Layer by layer, the neuron that decides most for the seed (above) and for the fault (below); in the middle where it is the "
     "same one. Numbers: the neuron; words: what excited it in the data it was described with."
@@ -247,7 +247,7 @@ def _path_spec(rows: list[Row]) -> charts.Spec:
 
 
 def _short(words: str) -> str:
-    return words if len(words) <= LONG else f"{words[: LONG - 1]}…"
+    return words if len(words) <= LONGEST_DESCRIPTION else f"{words[: LONGEST_DESCRIPTION - 1]}…"
 
 
 def _parting_chart(explained: Patterns) -> charts.Chart:

@@ -12,8 +12,8 @@ from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 
 COMMANDS = ("attack", "diff", "illuminate")
-SHOWN = 40  # strips
-POINTS = 100  # of a curve
+STRIPS_SHOWN = 40  # strips
+CURVE_POINTS = 100  # of a curve
 NORMS = {"l2": "L2", "linf": "Linf"}
 RADII = (
     "How many of the seeds are still recognised when changes up to this size are allowed, by the faults that were found. A "
@@ -107,7 +107,7 @@ def _radius(run: Run) -> Row | None:
         for row in faults:
             least[row.position] = min(float(row.extra[norm]), least.get(row.position, np.inf))
         changes = np.sort([*least.values()])
-        at = np.linspace(0, changes[-1], POINTS)
+        at = np.linspace(0, changes[-1], CURVE_POINTS)
         broken = np.searchsorted(changes, at, side="right")
         rows += [{"norm": title, "size": r, "accuracy": 1 - b / seeds} for r, b in zip(at.tolist(), broken.tolist(), strict=True)]
     y = charts.number("accuracy", "seeds still recognised", scale={"domain": [0, 1]})
@@ -126,7 +126,7 @@ def _strips(run: Run) -> Row | None:
     classes = list(run["classes"]) if "classes" in run else []
     bounds = pictures.bounds_of(run)
     shown = []
-    for i in np.unique(np.linspace(0, len(faults) - 1, SHOWN).round().astype(int)):
+    for i in np.unique(np.linspace(0, len(faults) - 1, STRIPS_SHOWN).round().astype(int)):
         row = faults[i]
         fault = decode(files[row.position, "fault"])
         original = files.get((row.position, "original"))

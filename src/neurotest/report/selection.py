@@ -18,12 +18,12 @@ from neurotest.select.adaptive.proposals import ROUNDS
 from neurotest.select.record import LIKELY
 
 COMMANDS = ("select", "demo")
-SHOWN = 12  # pictures per method
-ALL = 200  # pictures of the first method
+IMAGES_PER_METHOD = 12  # pictures per method
+IMAGES_OF_FIRST_METHOD = 200  # pictures of the first method
 BEYOND = 1.25  # a curve goes on to so many times the budget
-LEAST_CURVE = 10  # labels, where the budget is small
-LEAST = 0.005  # shares of a change below are not shown
-POINTS = 200  # of a curve
+LEAST_CURVE_LABELS = 10  # labels, where the budget is small
+LEAST_SHARE = 0.005  # shares of a change below are not shown
+CURVE_POINTS = 200  # of a curve
 CURVES = (
     "How many faults are known after so many labels, for each method. Dashed: random labelling. Dotted: the best any order "
     "could do. Vertical line: the budget; the curves go a quarter beyond it, to show what a few more labels would bring."
@@ -94,7 +94,7 @@ def _looks(run: Run) -> Row | None:
     if shared is None and not rounds:
         return None
     shares = sorted((shared or {}).get("shares", {}).items(), key=lambda item: -item[1])
-    return {"shares": [(name, share) for name, share in shares if share >= LEAST], "prior": shared, "rounds": rounds}
+    return {"shares": [(name, share) for name, share in shares if share >= LEAST_SHARE], "prior": shared, "rounds": rounds}
 
 
 def _held(rounds: list[Row]) -> Iterator[Row]:
@@ -143,8 +143,8 @@ def _faults_per_label(run: Run) -> Row | None:
 
 def _found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
-    n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE))
-    at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
+    n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE_LABELS))
+    at = np.unique(np.linspace(0, n, CURVE_POINTS).round().astype(int))
     counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
     rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
     x = charts.number("labels", "labels spent", scale={"domain": [0, n], "nice": False})
@@ -175,7 +175,7 @@ def _picks(run: Run) -> Row:
     likely = run[LIKELY] if LIKELY in run else {}  # noqa: SIM401 - a run is no mapping
     galleries: dict[str, Row] = {}
     for number, method in enumerate(run.methods()):
-        ranking = run.ranking(method.name)[: SHOWN if number else ALL]
+        ranking = run.ranking(method.name)[: IMAGES_PER_METHOD if number else IMAGES_OF_FIRST_METHOD]
         rows = [(row, files.get((row.position, "picked"))) for row in ranking if row.picked]
         shown = [
             {
@@ -187,7 +187,7 @@ def _picks(run: Run) -> Row:
             for row, path in rows
             if (picture := pictures.of_file(path)) is not None
         ]
-        galleries[method.name] = {"picked": method.picked, "first": shown[:SHOWN], "more": shown[SHOWN:]}
+        galleries[method.name] = {"picked": method.picked, "first": shown[:IMAGES_PER_METHOD], "more": shown[IMAGES_PER_METHOD:]}
     paired = any(pick["original"] for gallery in galleries.values() for pick in gallery["first"])
     return {"galleries": galleries, "paired": paired, "labelled": any(row.label is not None for row in inputs.values())}
 

@@ -14,8 +14,8 @@ from neurotest.runs.places import PAGE
 from neurotest.runs.store import Run
 from neurotest.target.extras import need
 
-MOST = 500  # numbers of one run: rows of inputs are in its files
-LONG = 500  # characters of a parameter, which is what MLflow takes
+MAX_NUMBERS = 500  # numbers of one run: rows of inputs are in its files
+MAX_PARAMETER = 500  # characters of a parameter, which is what MLflow takes
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ def _record_of(path: str | Path) -> _RunRecord:
         command, version, config, summary = (run[key] for key in ("command", "version", "config", "summary"))
         place = run.path
         files = tuple(file.path for file in map(run.file, (SUMMARY, SELECTION, PAGE)) if file.exists())  # never through a link
-    settings = {name: str(value)[:LONG] for name, value in _leaves(config) if value is not None}
+    settings = {name: str(value)[:MAX_PARAMETER] for name, value in _leaves(config) if value is not None}
     numbers = {name: float(value) for name, value in _leaves(summary) if _is_number(value)}
-    few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MOST])
+    few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MAX_NUMBERS])
     return _RunRecord(place.name, str(command), str(version), settings, few, files)
 
 

@@ -50,9 +50,7 @@ def _is_declared(name: str) -> bool:
 class Folder:
     """The folder of a run, and what this process has put into it."""
 
-    def __init__(
-        self, path: Path, *, owner: bool = False, created: tuple[Path, ...] = (), anything: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, path: Path, *, owner: bool = False, created: tuple[Path, ...] = (), anything: bool = False) -> None:
         self.path = path
         self.owner = owner  # whether this process holds the run's lock
         self.created = created  # what was made for the run: itself, and folders around it

@@ -41,7 +41,7 @@ def unpack(content: bytes) -> Any:
     return pickle.loads(content)
 
 
-KEPT = 2  # shared objects that stay loaded
+SHARED_OBJECTS_LOADED = 2  # shared objects that stay loaded
 DONE, FAILED = "done", "failed"
 
 
@@ -64,7 +64,7 @@ class TaskRunner:
 
     def _load(self, key: str, fetch: Callable[[], bytes]) -> object:
         if key not in self._shared:
-            while len(self._shared) >= KEPT:
+            while len(self._shared) >= SHARED_OBJECTS_LOADED:
                 del self._shared[next(iter(self._shared))]
             self._shared[key] = unpack(fetch())
         return self._shared[key]

@@ -197,10 +197,11 @@ class Live:
         tally, control = tally_of(run), control_of(run)
         seeds = run.rows("SELECT count(*) FROM input")[0][0]
         numbers = [
-            ("faults", f"{tally.faults:,}"), ("fault families", f"{len(tally.families):,}"),
+            ("faults", f"{tally.faults:,}"),
+            ("fault families", f"{len(tally.families):,}"),
             ("seeds broken", f"{len(tally.roots):,} of {seeds:,}"),
             ("forward passes", f"{tally.counts().get('forwards', 0):,}"),
-        ]  # fmt: skip
+        ]
         if control is not None:
             numbers.append((f"families that random found {random_words(tally, control)}", f"{len(control.families):,}"))
         return numbers + budget_words(run, tally)

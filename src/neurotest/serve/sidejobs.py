@@ -19,8 +19,8 @@ from neurotest.serve.models import Missing, Taken
 
 JOB, PAGE = "job.json", "explanation.html"
 OURS = declare(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")
-LARGEST = 1 << 26  # bytes of an explanation
-MOST = 8  # jobs that wait or run
+MAX_PAGE_BYTES = 1 << 26  # bytes of an explanation
+MAX_ACTIVE = 8  # jobs that wait or run
 Kind = Literal["explain", "shrink"]
 
 
@@ -69,8 +69,8 @@ class SideJobs:
             active = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
             if same := [job for job in active if (job.kind, job.fault) == (kind, fault)]:
                 return same[0]
-            if len(active) >= MOST:
-                raise Taken("busy", "jobs", f"{MOST} jobs are waiting already: try again when one of them is done.")
+            if len(active) >= MAX_ACTIVE:
+                raise Taken("busy", "jobs", f"{MAX_ACTIVE} jobs are waiting already: try again when one of them is done.")
             job = SideJob(secrets.token_hex(4), kind, fault)
             self._note(job)  # a place that cannot be written to is refused here
         threading.Thread(target=self._work, name=f"neurotest-job-{job.id}", args=(not active,), daemon=True).start()
@@ -80,7 +80,7 @@ class SideJobs:
         job = self.find(number)
         if job.to_dict()["page"] is None:
             raise Missing("not-found", "page", f"job {number} has no page.")
-        return Folder(self.path).file(f"jobs/serve-{job.id}/{PAGE}").read(LARGEST)
+        return Folder(self.path).file(f"jobs/serve-{job.id}/{PAGE}").read(MAX_PAGE_BYTES)
 
     def close(self) -> None:
         with self._lock:

@@ -37,9 +37,9 @@ def test_numbers_have_the_names_of_fail_if(tmp_path: Path) -> None:
 
 
 def test_a_run_with_many_numbers_gives_those_that_stand_highest(tmp_path: Path) -> None:
-    summary = {"many": {f"n{i}": i for i in range(2 * track.MOST)}, "first": 7}
+    summary = {"many": {f"n{i}": i for i in range(2 * track.MAX_NUMBERS)}, "first": 7}
     numbers = track._record_of(finished(tmp_path / "run", summary)).numbers
-    assert len(numbers) == track.MOST
+    assert len(numbers) == track.MAX_NUMBERS
     assert numbers["first"] == 7
 
 
