@@ -12,7 +12,7 @@ from neurotest.report import pictures
 from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.store import Run
 from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows_of
-from neurotest.semantics.descriptions import MAX_SHEET_SIDE as LARGEST_TABLE
+from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE
 
 COMMANDS = ("describe",)
 NEURONS_PER_LAYER = 16  # neurons per layer, best score first; the sheets hold all
