@@ -105,8 +105,8 @@ def register(
         settings: Any = make
         if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
             dataclass(frozen=True, kw_only=True)(settings)  # in place
-            if not hasattr(settings, "name") and "name" not in settings.__dataclass_fields__:
-                settings.name = name
+            if not hasattr(settings, "name") and "name" not in (one.name for one in dataclasses.fields(settings)):
+                setattr(settings, "name", name)  # noqa: B010 - mypy knows no such attribute of a type
         registered = _entries.setdefault(kind, {})
         if name in registered:
             _settle(registered[name], make)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from itertools import repeat
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,8 @@ def _moment() -> str:
 
 class Tables:
     """What a run keeps in its database, beside inputs and the entries of `meta`."""
+
+    path: Path
 
     def __init__(self, folder: Folder, connection: sqlite3.Connection, lock: Lock | None) -> None:
         self.folder = folder

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.report.subjects import HOSTILE, inputs, network
 
 import neurotest
+import neurotest.check as check_package
 from neurotest import registry
 from neurotest.check.accuracy import _calibration_error, _calibration_interval
 from neurotest.check.base import CheckContext, CheckItem, Clock
@@ -61,7 +62,7 @@ def test_names_of_version_0_1_are_still_read() -> None:
     one = finding(advice="do it")
     assert (one.says, one.do, one.examination, one.severity, one.pictures) == ("s", "do it", "e", "note", ())  # type: ignore[attr-defined]
     assert set(registry.entries("examination")) == set(registry.entries("check"))
-    assert neurotest.check.Examination is neurotest.check.Check
+    assert check_package.Examination is check_package.Check
 
 
 def test_every_check_can_be_made_and_says_where_it_stands() -> None:

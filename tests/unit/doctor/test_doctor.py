@@ -339,7 +339,7 @@ def test_command_reports_problems_and_fails_only_when_asked(file: str) -> None:
 def test_bad_input() -> None:
     with pytest.raises(BadInput, match="size of the network's inputs is unknown"):
         doctor(Healthy().eval())
-    with pytest.raises(BadInput, match="expected integers >= 1"):
+    with pytest.raises(BadInput, match="expected an integer >= 1"):
         examine(Healthy(), limit=0)
 
 

@@ -15,7 +15,7 @@ from tests.unit.report.test_pages import cells
 from neurotest import Run
 from neurotest.report import pictures, write_report
 from neurotest.report.generated import _radius, _strips, stored_faults
-from neurotest.report.map import SIDE, _matrix
+from neurotest.report.map import MATRIX_SIDE, _matrix
 
 SUMMARY = {
     "attack": "pgd", "outputs": 4, "faults": 3, "families": 2, "roots": 3, "forwards": 10, "seconds": 1.0, "set_aside": 1,
@@ -82,14 +82,14 @@ def test_many_classes_leave_the_rarest_out(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", "attack", {"target": "t", "fingerprint": "f", "seeds": "s"}) as run:
         rows = [
             {"position": 9 * label + i, "content": f"{label}/{i}", "label": label, "predicted": 50, "extra": {"fault": True}}
-            for label in range(SIDE + 3)
+            for label in range(MATRIX_SIDE + 3)
             for i in range(1 if label < 3 else 2)
         ]  # fmt: skip
         run.add_inputs(rows)
         run.finish(SUMMARY)
         content = _matrix(run)
     assert content is not None
-    assert len(content["rows"]) == SIDE
+    assert len(content["rows"]) == MATRIX_SIDE
     assert content["left_out"] == 3
     assert content["rows"][0] == (3, "3")  # a network without class names
 

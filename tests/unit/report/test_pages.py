@@ -14,7 +14,7 @@ from tests.unit.report.subjects import HOSTILE
 from neurotest import BadInput, Run
 from neurotest.report import write_report
 from neurotest.report.campaign import _counts
-from neurotest.report.section import _block, _run_page, sections
+from neurotest.report.section import _run_page, block_of, sections
 from neurotest.report.selection import _found_curves
 
 NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name
@@ -47,7 +47,7 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
     for name, path in runs.items():
         with Run.open(path) as run:
             for each in sections():
-                if each.applies(run) and (block := _block(each, run)) is not None:
+                if each.applies(run) and (block := block_of(each, run)) is not None:
                     assert block.html.strip(), (each.name, name)
                     shown[each.name].add(name)
     assert {name for name, where in shown.items() if not where} == {"validity"}  # these networks cannot be judged
