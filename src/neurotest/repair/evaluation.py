@@ -16,6 +16,7 @@ from neurotest.repair.lessons import predictions
 from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import attacked
 from neurotest.stats.bootstrap import Interval
+from neurotest.stats.comparison import mcnemar
 from neurotest.target import Target
 
 ATTACKED = 200  # inputs of the holdout
@@ -96,17 +97,6 @@ def _shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval
     return Interval(float(values.mean()), float(low), float(high))
 
 
-def _mcnemar(fixed: int, broken: int) -> float:
-    """Exact two-sided p: how probable so uneven flips are if either direction is as likely as the other.
-
-    >>> round(_mcnemar(8, 1), 4)
-    0.0391
-    """
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(fixed, broken), fixed + broken, 0.5))) if fixed + broken else 1.0
-
-
 def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: dict[str, Ints]) -> dict[str, Any]:
     """Numbers of every set: of the protocol (`repair`) beside the old network, and of its controls beside it."""
     right = {
@@ -122,7 +112,7 @@ def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: d
         mean = _shares(ours)
         sets[name] = {
             "inputs": len(truth), "before": float(before.mean()), "after": mean.value, "interval": [mean.low, mean.high],
-            "fixed": fixed, "broken": broken, "p": _mcnemar(fixed, broken),
+            "fixed": fixed, "broken": broken, "p": mcnemar(fixed, broken),
         }  # fmt: skip
     for arm, by_set in right.items():
         if arm == "repair":

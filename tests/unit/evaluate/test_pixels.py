@@ -8,7 +8,7 @@ import torch
 from scipy.ndimage import correlate1d
 
 from neurotest.errors import BadInput
-from neurotest.evaluate.pixels import distances, ssim, total_variation
+from neurotest.evaluate.metrics import distances, ssim, total_variation
 
 
 def images(n: int = 3, side: int = 16, channels: int = 1) -> torch.Tensor:

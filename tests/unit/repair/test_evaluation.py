@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.unit.repair.subjects import bars, faults_of, network, plan
 
 from neurotest.errors import BadInput
-from neurotest.repair.evaluation import Judge, _mcnemar, _shares, flips, read_attacks, rows
+from neurotest.repair.evaluation import Judge, _shares, flips, read_attacks, rows
 from neurotest.repair.lessons import predictions
 from neurotest.repair.plan import make_plan
 from neurotest.repair.protocol import attacked
+from neurotest.stats.comparison import mcnemar
 from neurotest.train import train
 from neurotest.zoo.recipes import Recipe
 
@@ -23,7 +24,7 @@ from neurotest.zoo.recipes import Recipe
 def test_mcnemar_is_the_binomial_test(fixed: int, broken: int) -> None:
     n = fixed + broken
     tail = sum(math.comb(n, k) for k in range(min(fixed, broken) + 1)) / 2**n
-    assert _mcnemar(fixed, broken) == pytest.approx(min(1.0, 2 * tail) if n else 1.0)
+    assert mcnemar(fixed, broken) == pytest.approx(min(1.0, 2 * tail) if n else 1.0)
 
 
 def test_flips_by_hand() -> None:
