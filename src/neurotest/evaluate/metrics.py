@@ -18,6 +18,8 @@ from neurotest.stats.distances import Points, check_square, nearest_other
 Floats = NDArray[np.float64]
 FID_INPUTS = 2048  # below this many inputs FID is known to depend on their number
 KID_INPUTS = 100
+WINDOW = 11  # as in the paper on SSIM
+PAIRS_AT_ONCE = 256
 
 
 class Score(NamedTuple):
@@ -192,10 +194,6 @@ def spread(features: Floats) -> Spread:
     values = values[values > 1e-12 * max(1.0, float(values.max()))]
     shares = values / values.sum() if values.size else np.ones(1)
     return Spread(float(near.mean()), pairwise, float(np.exp(-(shares * np.log(shares)).sum())))
-
-
-WINDOW = 11  # as in the paper on SSIM
-PAIRS_AT_ONCE = 256
 
 
 def _same_shape(x: Tensor, original: Tensor) -> None:

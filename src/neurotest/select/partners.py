@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -29,7 +28,7 @@ from neurotest.select.scorer import Partner
 from neurotest.target import Probe, Target, Trace, Want
 
 NOISE = 0.02  # spread of the weak noise, a share of the input range
-Traces = Callable[[Probe, Batch], list[Trace]]
+SATURATED = -1.7580993408473766  # what SELU tends to; alpha dropout puts it where a unit is dropped
 
 
 @dataclass(eq=False)
@@ -84,9 +83,6 @@ def _noisy(unit: Tensor, places: NDArray[np.int64], number: int, seed: int) -> T
     spread = np.full(len(places), NOISE)
     streams = np.array([rng.stream("select.noise", seed, number, int(i)).integers(1 << 53) for i in places], dtype=np.float64)
     return WhiteNoise().apply(unit, torch.from_numpy(np.column_stack([spread, streams]))).clamp(0, 1)
-
-
-SATURATED = -1.7580993408473766  # what SELU tends to; alpha dropout puts it where a unit is dropped
 
 
 @dataclass(eq=False)

@@ -29,6 +29,7 @@ NAMED_BY_USERS = {
     ("campaign/faults.py", "export_faults"): "the place for a faults file, named by the user",
     ("semantics/describe/record.py", "read_rating"): "sheets that raters filled in, named by the user",
     ("select/suspects.py", "save"): "a result is written where its user says",
+    ("select/selection.py", "save"): "a result is written where its user says",
     ("select/large.py", "save"): "a result is written where its user says",
     ("select/exchange.py", "export"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_csv"): "the place for an export, named by the user",
