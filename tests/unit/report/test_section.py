@@ -115,7 +115,7 @@ def test_a_page_imports_the_modules_of_its_command_only() -> None:
         for command in (each.commands or commands) if package == report.__name__ else ():
             assert registry._may_apply(texts[module], command), (each.name, command)
     assert {stem for stem, text in texts.items() if registry._may_apply(text, "select")} == {"pool", "selection"}
-    assert {stem for stem, text in texts.items() if registry._may_apply(text, "gate")} == {"neurons", "gate"}
+    assert {stem for stem, text in texts.items() if registry._may_apply(text, "gate")} == {"check"}
 
 
 @pytest.mark.parametrize(
