@@ -14,7 +14,7 @@ from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clo
 from neurotest.checks import setting
 from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.errors import BadInput
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, wilson
 

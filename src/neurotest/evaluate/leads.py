@@ -15,7 +15,7 @@ from torch import Tensor
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import CW, PGD, Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, ZERO_GRADIENT, Engine
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Target
 from neurotest.target.speed import lies_channels_last
 

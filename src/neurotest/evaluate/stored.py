@@ -25,7 +25,7 @@ from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import target_config
-from neurotest.mutate.space import to_unit
+from neurotest.mutate.unit import to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.settings.analyse import EvaluateSettings

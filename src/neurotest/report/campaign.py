@@ -19,7 +19,7 @@ from neurotest.campaign.verdict import sentence
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.guide import GOALS
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.generate.swarm.controls import NAMES as CONTROL_NAMES
+from neurotest.generate.swarm.controls import CONTROL_NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, command, joined, plural, section

@@ -17,12 +17,12 @@ from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.levels import EIGHT, levels_of
-from neurotest.mutate.audio import AudioMutations, mild_variants
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pixel import WhiteNoise
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.operators import WhiteNoise
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
 from neurotest.target import Probe, Target, Trace, Want
@@ -57,7 +57,7 @@ class Partners:
         audio, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
-            changed = islice(mild_variants(unit, levels), mutants) if audio else _mild(unit)[:mutants]
+            changed = islice(AudioMutations().mild_variants(unit, levels), mutants) if audio else _mild(unit)[:mutants]
             return [probe(from_unit(x, bounds)) for x in changed]
         if partner.reference == "noise":
             return [probe(from_unit(_noisy(unit, places[part.index], n, self.seed), bounds)) for n in range(mutants)]

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant
 from neurotest.generate.fuzz.control import PURPOSE, Control
 from neurotest.generate.fuzz.guides import KeepAll
-from neurotest.generate.fuzz.mutants import Tally
-from neurotest.generate.fuzz.seen import Seen
+from neurotest.generate.fuzz.mutants import Seen, Tally
 from neurotest.generate.outcome import class_name, interval, spread
 
 _spec = importlib.util.spec_from_file_location("test_fuzz", Path(__file__).with_name("test_fuzz.py"))

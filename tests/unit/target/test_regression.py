@@ -306,9 +306,9 @@ def test_metamorphic_bounds_by_hand() -> None:
 
 def test_bounds_are_for_quantities() -> None:
     classifier = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).eval(), size=(1, 6, 6))
-    with pytest.raises(BadInput, match="a bound is for quantities"):
+    with pytest.raises(BadInput, match="a bound is for regression values"):
         build_oracles(classifier, "metamorphic:5%")
-    with pytest.raises(BadInput, match="a share of a span is for quantities"):
+    with pytest.raises(BadInput, match="a share of a span is for regression values"):
         build_oracles(classifier, "regression:5%")
     with pytest.raises(BadInput, match="they cannot be compared"):
         Differential(other=classifier).begin(target())
