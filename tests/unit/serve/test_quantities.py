@@ -17,8 +17,8 @@ from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select.exchange import export, labels_of
 from neurotest.select.quantities import Quantity, kept
+from neurotest.serve.models import Taken
 from neurotest.serve.quantities import Quantities, open_labelling
-from neurotest.serve.refusals import Taken
 from neurotest.target import speed
 from neurotest.target.outputs import Bins
 
@@ -55,7 +55,7 @@ def write_quantity_project(folder: Path) -> None:
 
 def begin_run(folder: Path, *, quiet: bool = True, **more: Any) -> Path:
     write_quantity_project(folder)
-    settings = {"batch": 16, "out": folder / "run", "train": f"npz:{folder / 'train.npz'}#x,y"}
+    settings: dict[str, Any] = {"seed": 0, "batch": 16, "train": f"npz:{folder / 'train.npz'}#x,y", "out": folder / "run"}
     call = Call("label", settings, frozenset(settings), ABOUT | more, None, quiet)
     return begin(f"py:{folder / 'model.py'}:build", f"npz:{folder / 'pool.npz'}#x", SIZE, call)
 

@@ -18,7 +18,7 @@ from tests.unit.target.exportable import save
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import pack, unpack
 from neurotest.target import load, operators, parts, program, rehearsal
 from neurotest.target.archive import Malformed
 from neurotest.target.exported import rehearse
