@@ -54,8 +54,8 @@ def rounds_of(run: Run) -> list[Entry]:
         raise BadInput(
             "wrong-run",
             "",
-            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
-            "--out RUN` on a pool without labels.",
+            f"{run.path} is not an adaptive selection that can be resumed: start one with `neurotest select TARGET POOL "
+            "--method adaptive --out RUN` on a pool without labels.",
         )
     first, later = run[ROUNDS], run.rounds()
     rounds = [*first, *later] if isinstance(first, list) else None

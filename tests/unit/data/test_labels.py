@@ -58,7 +58,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "labels").write_bytes(b"\xff\xfe\x00")
     with refused("unreadable"):
         read_labels(tmp_path / "labels")
-    with refused("unreadable"):
+    with refused("not-found"):
         read_labels(tmp_path / "nowhere")
 
 

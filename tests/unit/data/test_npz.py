@@ -128,7 +128,7 @@ def test_without_names_the_arrays_are_listed(tmp_path: Path) -> None:
         ({"x": X, "y": np.array([0, -1])}, ("out-of-range", "labels")),
         ({"x": np.full((2, 3), np.nan)}, ("not-finite", "inputs")),
         ({"x": np.zeros((0, 1, 2, 2), np.uint8)}, ("empty", "data")),
-        ({"x": np.zeros((2, 0), np.uint8)}, ("empty", "data")),
+        ({"x": np.zeros((2, 0), np.uint8)}, ("wrong-shape", "data")),
         ({"x": X.astype(np.int64)}, ("wrong-type", "inputs")),
         ({"x": np.array(["a", "b"])}, ("unsupported", "dtype")),
         ({"x": np.zeros(2, [("a", "u1")])}, ("unsupported", "dtype")),

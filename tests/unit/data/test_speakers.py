@@ -71,5 +71,5 @@ def test_what_is_missing_is_said(few: Path) -> None:
     with refused("not-found", "files"):
         fetch.get(speakers.NAME, source_dir=few)
     (few / "02" / "1_02_4.wav").write_bytes(b"RIFF no sound")
-    with refused("unreadable", "sound"):
+    with refused("unreadable", "audio"):
         fetch.get(speakers.NAME, source_dir=few)

@@ -61,10 +61,10 @@ def test_ordinary_text_stays_in_a_cell() -> None:
 
 
 def test_a_place_that_cannot_be_looked_into_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(self: Path) -> Any:
+    def denied(self: Path) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "iterdir", refused)
+    monkeypatch.setattr(Path, "iterdir", denied)
     with refused("unreadable", "root"):
         list_runs(tmp_path)
 
