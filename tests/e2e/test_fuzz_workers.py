@@ -7,8 +7,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 from PIL import Image
+from tests import commands
 from tests.e2e.stranger import PHOTOGRAPHS
 from tests.waiting import until
 
@@ -74,13 +73,12 @@ def test_a_campaign_on_workers_is_killed_resumed_moved_and_used(
     assert whole.code == 0, whole.err
     assert json.loads(whole.out)["islands"] == 8
 
-    command = [sys.executable, "-m", "neurotest", *map(str, FUZZ), "--workers", "2", "--out", "run", "-q"]
-    head = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    head = commands.start(*FUZZ, "--workers", 2, "--out", "run", "-q", cwd=place, stdout=None)
     until(lambda: begun(place / "run") >= 5, "five rounds in the run", head)
     workers = children(head.pid)
     head.kill()
     _, said = head.communicate()
-    assert head.returncode == -signal.SIGKILL, said.decode()
+    assert head.returncode == -signal.SIGKILL, said
     assert len(workers) >= 2
     until(lambda: not any(map(at_work, workers)), "the end of the workers: nobody stays behind")
     assert json.loads(cli("status", "run", "--json").out)["runs"][0]["state"] == "unfinished"

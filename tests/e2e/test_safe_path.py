@@ -144,7 +144,7 @@ def test_every_command_that_takes_workers_is_walked() -> None:
 def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "selected", tmp_path / "sent")
     witness = plant(tmp_path / "sent")
-    with Server("label", ".", cwd=tmp_path / "sent", program=[neurotest]) as server:
+    with Server("label", ".", cwd=tmp_path / "sent", program=neurotest) as server:
         holder = {"holder": "0123456789abcdef"}
 
         def said() -> Any:
@@ -158,7 +158,7 @@ def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: 
 
 def test_explaining_behind_the_live_page_imports_none(neurotest: Path, sent: Path) -> None:
     witness = sent.parent / "imported.txt"
-    with Server("serve", ".", cwd=sent, program=[neurotest]) as server:
+    with Server("serve", ".", cwd=sent, program=neurotest) as server:
         family = server.ask("/api/families?limit=1").json["families"][0]
         job = server.ask("/api/jobs", {"kind": "shrink", "fault": family["fault"]}).json
         job = ended(server, job)

@@ -6,17 +6,16 @@ Every command after the first works with nothing repeated, from another director
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
+from tests import commands
+from tests.commands import Command
 from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, batches, project_spec
 from tests.waiting import until
 
@@ -98,7 +97,7 @@ def test_conditions_and_exit_codes_of_commands_on_a_run(run: Path, cli: Cli) -> 
     assert "no longer fails that way" in changed.out
 
 
-def kill(process: subprocess.Popen[str], run: Path) -> None:
+def kill(process: Command, run: Path) -> None:
     """Once a few batches are in the run."""
     until(lambda: batches(run) > 2, "three batches in the run", process)
     process.send_signal(signal.SIGKILL)
@@ -106,11 +105,8 @@ def kill(process: subprocess.Popen[str], run: Path) -> None:
 
 
 def test_killed_and_resumed_without_a_word_about_the_network(project: Path, cli: Cli) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     run = Path.cwd() / "killed"
-    command = [sys.executable, "-m", "neurotest", *FUZZ, "--iterations", "4000", "--threads", "1", "--out", str(run), "-q"]
-    process = subprocess.Popen(command, cwd=project, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    kill(process, run)
+    kill(commands.start(*FUZZ, "--iterations", 4000, "--threads", 1, "--out", run, "-q", cwd=project), run)
     with Run.open(run) as opened:
         done = opened["progress"]["iterations"]
     result = cli("fuzz", "--resume", run, "--iterations", done + 10, "--json", "-q")

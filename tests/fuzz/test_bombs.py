@@ -7,6 +7,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,11 +31,11 @@ def marked(bomb: Bomb) -> Any:
 
 
 @pytest.mark.parametrize("name", [marked(bomb) for bomb in BOMBS.values()])
-def test_no_bomb_takes_the_machine(name: str, tmp_path: Path) -> None:
+def test_no_bomb_takes_the_machine(name: str, readers: Readers, tmp_path: Path) -> None:
     bomb = BOMBS[name]
     if bomb.missing:
         pytest.skip(f"{name} needs {bomb.missing}")
-    outcome = run(name, tmp_path)
+    outcome = readers.read(name, tmp_path / "bomb")
     assert outcome["disk"] < DISK or bomb.refused is False, "what is large on the disk is no bomb"
     assert "error" not in outcome, outcome
     assert outcome["memory"] < MEMORY, outcome
@@ -46,15 +47,36 @@ def test_no_bomb_takes_the_machine(name: str, tmp_path: Path) -> None:
         assert len(outcome["refused"]) < LONGEST + len(str(tmp_path)), outcome
 
 
-def run(name: str, folder: Path) -> dict[str, Any]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    environment["NEUROTEST_CACHE"] = str(folder / "cache")
-    command = [sys.executable, "-m", "tests.fuzz.test_bombs", name, str(folder / "bomb")]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    if done.returncode:
-        return {"error": f"exit {done.returncode}: {done.stderr[-1000:]}"}
-    outcome: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return outcome
+class Readers:
+    """One process that has imported torch and our readers; each bomb is read by a process forked from it."""
+
+    def __init__(self, cache: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-m", "tests.fuzz.test_bombs"]
+        self.errors = open(cache / "errors", "w+")  # noqa: SIM115
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors, "text": True}
+        self.process = subprocess.Popen(command, cwd=ROOT, env={**environment, "NEUROTEST_CACHE": str(cache)}, **pipes)
+
+    def read(self, name: str, folder: Path) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        print(json.dumps([name, str(folder)]), file=self.process.stdin, flush=True)
+        outcome: dict[str, Any] = json.loads(self.process.stdout.readline() or '{"error": "the readers have ended"}')
+        if "error" in outcome:
+            self.errors.seek(0)
+            outcome["error"] += self.errors.read()[-1000:]
+        return outcome
+
+    def close(self) -> None:
+        self.process.communicate()
+        self.errors.close()
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
+    started = Readers(tmp_path_factory.mktemp("cache"))
+    yield started
+    started.close()
 
 
 def made(bomb: Bomb, folder: Path) -> None:
@@ -70,11 +92,8 @@ def made(bomb: Bomb, folder: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0, f"{bomb.name} cannot be made"
 
 
-def main(name: str, folder: Path) -> None:
-    """In the process of its own: make the bomb, limit the memory, read."""
-    bomb = BOMBS[name]
-    made(bomb, folder)
-    import torch  # noqa: F401
+def read(bomb: Bomb, folder: Path) -> dict[str, Any]:
+    """In the process of its own: limit the memory, read the bomb."""
     from tests.fuzz.harness import _causes
 
     from neurotest.errors import BadInput
@@ -96,8 +115,31 @@ def main(name: str, folder: Path) -> None:
     outcome["seconds"] = round(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, 2)
     outcome["memory"] = max(0, peak() - resident)
     outcome["disk"] = 512 * sum(file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
-    print(json.dumps(outcome))
+    return outcome
+
+
+def main() -> None:
+    """For each line on standard input, the name of a bomb and a folder: make it there, and print what reading it came to."""
+    import torch  # noqa: F401
+
+    import neurotest.data.spec
+    import neurotest.target.load  # noqa: F401
+
+    for line in sys.stdin:
+        name, folder = json.loads(line)
+        made(BOMBS[name], Path(folder))
+        answer, out = os.pipe()
+        if not (child := os.fork()):
+            try:
+                os.write(out, json.dumps(read(BOMBS[name], Path(folder))).encode())
+            finally:
+                os._exit(0)
+        os.close(out)
+        with open(answer) as text:
+            outcome = text.read()
+        status = os.waitpid(child, 0)[1]
+        print(outcome or json.dumps({"error": f"the process ended with status {status}. "}), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main()
