@@ -21,7 +21,7 @@ import _results
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
-from neurotest import registry, zoo
+from neurotest import errors, registry, zoo
 from neurotest.settings import TargetSettings, declared
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ FIXED: list[dict[str, str]] = [
     {"Promises": "promises.md"},
     {"Design": "design.md"},
 ]
-PACKAGES, SETTINGS = "<!-- packages -->", "<!-- target settings -->"
+PACKAGES, SETTINGS, CODES = "<!-- packages -->", "<!-- target settings -->", "<!-- error codes -->"
 HEADINGS = {
     "attack": "Attacks",
     "criterion": "Coverage criteria",
@@ -104,13 +104,15 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Put stored measurements, the table of packages and that of settings into the page."""
+    """Put stored measurements and the tables of packages, settings and error codes into the page."""
     try:
         text = _results.render(_claims.render(markdown), page.file.src_uri)
     except _results.ResultError as error:
         raise PluginError(str(error)) from error
     if PACKAGES in text:
         text = text.replace(PACKAGES, _packages(Path(config.config_file_path).parent))
+    if CODES in text:
+        text = text.replace(CODES, _table(["code", "says"], [[f"`{code}`", _prose(says)] for code, says in errors.CODES.items()]))
     return text.replace(SETTINGS, _target_settings()) if SETTINGS in text else text
 
 

@@ -55,14 +55,16 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
     """The header of a `.npy`; what is no plain array of numbers (or, with `text`, of text) is refused."""
     start = stream.read(8)
     if not start.startswith(MAGIC) or len(start) < 8:
-        raise BadInput(f"{what} is no numpy array: it does not start as a .npy does.")
+        raise BadInput("unsupported", "", f"{what} is no numpy array: it does not start as a .npy does.")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
-        raise BadInput(f"{what} is stored in npy format {version}; save it as a plain array of numbers.")
+        raise BadInput(
+            "unsupported", "version", f"{what} is stored in npy format {version}; save it as a plain array of numbers."
+        )
     width = 2 if version == (1, 0) else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > MAX_HEADER:
-        raise BadInput(f"{what} has a header of {length} characters, {MAX_HEADER} are allowed: damaged?")
+        raise BadInput("too-large", "header", f"{what} has a header of {length} characters, {MAX_HEADER} are allowed: damaged?")
     content = stream.read(length)
     try:
         if sum(content.count(bracket) for bracket in b"([{") > MAX_BRACKETS:  # deep nesting is too much for Python's own parser
@@ -70,14 +72,18 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
         header = ast.literal_eval(content.decode("latin-1").strip())
         shape, fortran, kind = header["shape"], header["fortran_order"], header["descr"]
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
-        raise BadInput(f"{what} has a header that cannot be read: damaged? Make or fetch it again.") from None
+        raise BadInput(
+            "damaged", "header", f"{what} has a header that cannot be read: damaged? Make or fetch it again."
+        ) from None
     if isinstance(kind, str) and kind.lstrip("<>|=").startswith("O"):
-        raise BadInput(f"{what} holds pickled Python objects, which could run code: refused; save plain numbers.")
+        raise BadInput(
+            "untrusted", "", f"{what} holds pickled Python objects, which could run code: refused; save plain numbers."
+        )
     if not (isinstance(kind, str) and (TEXT if text else NUMBERS).fullmatch(kind)):
-        raise BadInput(f"{what} has the type {str(kind)[:80]!r}; save it as a plain array of numbers.")
+        raise BadInput("unsupported", "dtype", f"{what} has the type {str(kind)[:80]!r}; save it as a plain array of numbers.")
     sides = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
     if not sides or len(shape) > MAX_SIDES or not isinstance(fortran, bool):
-        raise BadInput(f"{what} has the shape {str(shape)[:80]}; save it as a plain array of numbers.")
+        raise BadInput("wrong-shape", "", f"{what} has the shape {str(shape)[:80]}; save it as a plain array of numbers.")
     return Header(shape, fortran, np.dtype(kind))
 
 
@@ -96,18 +102,22 @@ def open_archive(file: BinaryIO | Path, what: str) -> zipfile.ZipFile:
 def _check_members(archive: zipfile.ZipFile, what: str) -> None:
     for info in archive.infolist():
         if info.flag_bits & 1:
-            raise BadInput(f"{what} is encrypted; save it with np.savez_compressed.")
+            raise BadInput("unsupported", "encryption", f"{what} is encrypted; save it with np.savez_compressed.")
         if info.compress_type not in METHODS:
             method = OTHERS.get(info.compress_type, f"method {info.compress_type}")
             raise BadInput(
+                "unsupported",
+                "compression",
                 f"{what}: {info.filename[:80]!r} is compressed by {method}; numpy writes stored and deflate: save it again with "
-                "np.savez_compressed."
+                "np.savez_compressed.",
             )
         expanded = info.compress_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size * DEFLATE
         if info.file_size > expanded:
             raise BadInput(
+                "damaged",
+                "size",
                 f"{what}: {info.filename[:80]!r} promises {info.file_size} bytes, the {info.compress_size} in the file cannot "
-                "hold them: damaged? Make or fetch it again."
+                "hold them: damaged? Make or fetch it again.",
             )
 
 
@@ -129,7 +139,9 @@ def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False
             rest = info.file_size - stream.tell()
             if header.nbytes != rest:
                 raise BadInput(
-                    f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again."
+                    "damaged",
+                    "size",
+                    f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again.",
                 )
             yield stream, header
 
@@ -144,11 +156,11 @@ def read_npz(
         left = largest
         for name in have if names is None else names:
             if name not in have:
-                raise BadInput(f"{what} has no array {name!r}: it is damaged.")
+                raise BadInput("damaged", name, f"{what} has no array {name!r}: it is damaged.")
             with opened(archive, name, f"{what}: {name}", text=text) as (content, header):
                 left -= header.nbytes
                 if left < 0:
-                    raise BadInput(f"{what} holds more than the {largest} bytes that are read at once: refused.")
+                    raise BadInput("too-large", "", f"{what} holds more than the {largest} bytes that are read at once: refused.")
                 check_member(archive, name, header.nbytes, f"{what}: {name}")
                 arrays[name] = read_content(content, header, f"{what}: {name}")
     return arrays
@@ -161,7 +173,9 @@ def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
     while at < len(content):
         piece = stream.read(min(CHUNK, len(content) - at))
         if not piece:
-            raise BadInput(f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again.")
+            raise BadInput(
+                "damaged", "size", f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
+            )
         content[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         at += len(piece)
     stream.read(1)  # at its end an archive compares the checksum
@@ -188,7 +202,11 @@ def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:
         header = read_header(stream, what)
         at = stream.tell()
         if header.nbytes != size - at or header.nbytes > largest:
-            raise BadInput(f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed.")
+            raise BadInput(
+                "damaged",
+                "size",
+                f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed.",
+            )
         if not header.nbytes:
             return _shaped(np.empty(0, np.uint8), header)
         pages = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)

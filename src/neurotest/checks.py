@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from neurotest.errors import BadInput
+from neurotest.errors import shown as shown
 
 T = TypeVar("T")
 LARGEST = 2**63 - 1  # what arrays and databases can count
@@ -61,20 +62,11 @@ def _type_name(annotation: Any) -> str:
 
 def one_of(name: str, value: object, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise BadInput(f"{name}={shown(value)}: expected {words(allowed)}.")
+        raise BadInput("out-of-range", name, f"{name}={shown(value)}: expected {words(allowed)}.", value=value, allowed=allowed)
 
 
 def words(allowed: tuple[Any, ...]) -> str:
     return f"{', '.join(map(str, allowed[:-1]))} or {allowed[-1]}" if len(allowed) > 1 else str(allowed[0])
-
-
-def shown(value: object) -> str:
-    """A value in a sentence: never longer than a line."""
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
-        return f"a {type(value).__name__} that is too large to be shown"
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def choices(settings: Any) -> None:
@@ -92,7 +84,7 @@ def integer(name: str, value: Any, least: int, usual: str, most: int | None = No
     fits = isinstance(value, int) and not isinstance(value, bool) and least <= value <= LARGEST
     if not fits or (most is not None and value > most):
         allowed = f"an integer >= {least}" if most is None else f"an integer from {least} to {most}"
-        raise BadInput(f"{name}={shown(value)}: expected {allowed} ({usual}).")
+        raise BadInput("out-of-range", name, f"{name}={shown(value)}: expected {allowed} ({usual}).", value=value)
     return int(value)
 
 
@@ -120,7 +112,9 @@ def number(
         allowed = " and ".join(f"{word} {limit:g}" for word, limit in words if limit is not None)
         if least is not None and most is not None:
             allowed = f"from {least:g} to {most:g}"
-        raise BadInput(f"{name}={shown(value)}: expected a number{allowed and ' '}{allowed} ({usual}).")
+        raise BadInput(
+            "out-of-range", name, f"{name}={shown(value)}: expected a number{allowed and ' '}{allowed} ({usual}).", value=value
+        )
     return float(value)
 
 
@@ -150,7 +144,9 @@ def option(name: str, hint: Any, value: Any) -> Any:
         fits, meant = _as_kind(kind, value)
         if fits:
             return meant
-    raise BadInput(f"{name}={shown(value)}: expected {' or '.join(dict.fromkeys(map(_kind_name, kinds)))}.")
+    raise BadInput(
+        "wrong-type", name, f"{name}={shown(value)}: expected {' or '.join(dict.fromkeys(map(_kind_name, kinds)))}.", value=value
+    )
 
 
 _FRACTION = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]{1,3})?(/[0-9.]+)?", re.IGNORECASE)

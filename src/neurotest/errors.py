@@ -15,10 +15,91 @@ class NeurotestError(Exception):
     exit_code = 4
 
 
+CODES = {
+    "unknown-name": "There is nothing of this name; the sentence has the closest names.",
+    "unknown-option": "The method, command, table or file section has no option, column or key of this name.",
+    "out-of-range": "The value is outside what is allowed.",
+    "wrong-type": "The value is of another type or kind.",
+    "wrong-shape": "An array or an input has another shape.",
+    "wrong-count": "Things that belong together differ in number.",
+    "syntax": "The text cannot be parsed.",
+    "ambiguous": "The text or file can be read in two ways.",
+    "duplicate": "The same thing is named twice.",
+    "missing": "Something that is needed was not given.",
+    "no-labels": "The data have no labels, and they are needed.",
+    "empty": "There is nothing in it, or nothing is left to work on.",
+    "too-few": "There are some, but not enough.",
+    "too-large": "It is larger than what is read, computed or stored.",
+    "conflict": "Two settings, files or answers contradict each other or do not go together.",
+    "not-found": "A file, folder or entry is not there.",
+    "not-a-file": "A folder, pipe or device stands where a file is expected.",
+    "not-a-folder": "A file stands where a folder is expected.",
+    "unreadable": "It is there, but cannot be opened, decoded or loaded.",
+    "damaged": "It does not hold what was written.",
+    "unsupported": "neurotest does not handle this format, network or way of working.",
+    "unsuitable": "The method does not fit this network or these data; another one does.",
+    "not-finite": "It holds NaN or infinity.",
+    "no-gradient": "The network has no usable gradient.",
+    "failed": "The network, or code of the user's, raised an error or ended its process.",
+    "untrusted": "It could run code, leave its folder or open files, and comes from an untrusted place.",
+    "changed": "It is not what the run, profile or file was made with.",
+    "wrong-run": "It is not a run, or a run of another command.",
+    "unfinished": "The run is not finished.",
+    "finished": "It is finished or undone: there is nothing to continue.",
+    "exists": "It is there already and is not overwritten.",
+    "busy": "Another process or person is using it.",
+    "not-writable": "It cannot be written, locked or removed.",
+    "not-installed": "A package, program or data file has to be installed.",
+    "download-failed": "A download failed, or brought something else.",
+    "worker-lost": "A worker process ended before its work was done.",
+    "other": "An error of another package, which names no code.",
+}
+
+
 class BadInput(NeurotestError):
-    """What the user gave cannot be used: the message names it, says what is allowed and the next step."""
+    """What the user gave cannot be used: the message names it, says what is allowed and the next step.
+
+    code: one of `CODES`. argument: the option, keyword or field that is wrong, written as in Python. value: a word, a number, or
+    the text of anything else. allowed: what there is to choose from. next: a command that solves it. A sentence alone, as
+    packages for earlier versions raise it, has the code `other`.
+
+    >>> error = BadInput("out-of-range", "sections", "sections=0: expected an integer >= 1.", value=0)
+    >>> error.code, error.argument, error.value, str(error)
+    ('out-of-range', 'sections', 0, 'sections=0: expected an integer >= 1.')
+    """
 
     exit_code = 2
+
+    def __init__(
+        self,
+        code: str,
+        argument: str = "",
+        message: str | None = None,
+        *,
+        value: object = None,
+        allowed: Iterable[object] = (),
+        next: str = "",
+    ) -> None:
+        if message is None:  # also how pickle makes one; it sets the fields afterwards
+            code, message = "other", code
+        assert code in CODES, code
+        super().__init__(message)
+        self.code, self.argument, self.next = code, argument, next
+        self.value = value if isinstance(value, str | int | float | None) else shown(value)
+        self.allowed = tuple(map(str, allowed))
+
+    def reworded(self, message: str) -> BadInput:
+        """The same error with another sentence."""
+        return BadInput(self.code, self.argument, message, value=self.value, allowed=self.allowed, next=self.next)
+
+
+def shown(value: object) -> str:
+    """A value in a sentence: never longer than a line."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, lists in lists in lists
+        return f"a {type(value).__name__} that is too large to be shown"
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 class Interrupted(NeurotestError):

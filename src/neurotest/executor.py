@@ -51,8 +51,10 @@ class Executor(ABC):
         for task, result in self.attempt(function, shared, tasks, ordered=ordered):
             if isinstance(result, Lost):
                 raise BadInput(
+                    "worker-lost",
+                    "",
                     f"a worker was lost {TRIES} times with the same piece of work ({result.reason}): use fewer --workers "
-                    "(memory?), a smaller --batch, or find the input with one worker."
+                    "(memory?), a smaller --batch, or find the input with one worker.",
                 )
             yield task, result
 

@@ -96,7 +96,9 @@ def whole(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error
+        raise BadInput(
+            "not-writable", "", f"cannot write {path}: {error.strerror or error}. Choose another place or free some space."
+        ) from error
     finally:
         if part is not None:
             with suppress(OSError):
@@ -116,7 +118,9 @@ def whole_folder(path: Path) -> Iterator[Path]:
                 os.rmdir(path)
         os.replace(part, path)
     except OSError as error:
-        raise BadInput(f"cannot write {path}: {error.strerror or error}. Choose another place or free some space.") from error
+        raise BadInput(
+            "not-writable", "", f"cannot write {path}: {error.strerror or error}. Choose another place or free some space."
+        ) from error
     finally:
         if part is not None:
             shutil.rmtree(part, ignore_errors=True)

@@ -53,7 +53,7 @@ def check_memory(need: float, what: str, way_out: str) -> None:
     """Refuse, before it is asked for, what does not fit: `what` says what needs it, `way_out` what to do instead."""
     free = free_memory()
     if need > RESERVE * free:
-        raise BadInput(f"{what} would need {size(need)} of memory, and {size(free)} are free: {way_out}.")
+        raise BadInput("too-large", "memory", f"{what} would need {size(need)} of memory, and {size(free)} are free: {way_out}.")
 
 
 def keep_freed() -> bool:

@@ -71,7 +71,7 @@ def _check_limit(name: str, value: float | str | None) -> None:
         return
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if value is not None and not (number and value > 0):  # type: ignore[operator]
-        raise BadInput(f"{name}={value!r}: expected a number above 0, or a share of the span such as 5%.")
+        raise BadInput("out-of-range", name, f"{name}={value!r}: expected a number above 0, or a share of the span such as 5%.")
 
 
 def predicted(logits: Tensor) -> NDArray[np.int64]:
@@ -133,7 +133,9 @@ class Metamorphic:
         if bins is None:
             if self.bound is not None:
                 raise BadInput(
-                    f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out."
+                    "unsuitable",
+                    "bound",
+                    f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out.",
                 )
             return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
         bound = bins.tolerance if self.bound is None else read_tolerance("bound", self.bound, bins)
@@ -161,7 +163,7 @@ class Regression:
     def __post_init__(self) -> None:
         _check_limit("tolerance", self.tolerance)
         if self.outputs not in ("logits", "probs"):
-            raise BadInput(f"outputs={self.outputs!r}: expected logits or probs.")
+            raise BadInput("out-of-range", "outputs", f"outputs={self.outputs!r}: expected logits or probs.")
 
     def begin(self, target: Target) -> Check:
         bins = target.bins
@@ -169,7 +171,11 @@ class Regression:
             limit = bins.tolerance if self.tolerance is None else read_tolerance("tolerance", self.tolerance, bins)
             return _Simple("regression", lambda logits, roots: far(bins, logits, roots.values(bins), limit), tolerance=limit)
         if isinstance(self.tolerance, str):
-            raise BadInput(f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.")
+            raise BadInput(
+                "unsuitable",
+                "tolerance",
+                f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.",
+            )
         tolerance = 1.0 if self.tolerance is None else self.tolerance
 
         def moved(logits: Tensor, roots: Roots) -> Wrong:
@@ -195,7 +201,11 @@ class _Others:
     def __post_init__(self) -> None:
         self.passes = len(self.others)
         if any((other.bins is None) != (self.bins is None) for other in self.others):
-            raise BadInput(f"{self.name}: one network predicts a quantity and the other a class: they cannot be compared.")
+            raise BadInput(
+                "conflict",
+                "outputs",
+                f"{self.name}: one network predicts a quantity and the other a class: they cannot be compared.",
+            )
 
     def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
         ours = predicted(logits)
@@ -215,7 +225,9 @@ def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[T
     from neurotest.target.load import load
 
     if not all(others):
-        raise BadInput(f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}.")
+        raise BadInput(
+            "missing", "oracle", f"{oracle} needs another network: write {oracle}:TARGET, for example {oracle}:{example}."
+        )
     return [load(other) if isinstance(other, str) else other for other in others]
 
 
@@ -273,9 +285,17 @@ class Recognised:
     def begin(self, target: Target) -> Check:
         (other,) = _opened("recognised", [self.other], "zoo:mnist-conv2d")
         if target.bins is not None:
-            raise BadInput("recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.")
+            raise BadInput(
+                "unsuitable",
+                "outputs",
+                "recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.",
+            )
         if other.fingerprint == target.fingerprint:
-            raise BadInput("recognised: the other network is the one under test, so nothing would ever be a fault: name another.")
+            raise BadInput(
+                "conflict",
+                "target",
+                "recognised: the other network is the one under test, so nothing would ever be a fault: name another.",
+            )
         return _Recognised(other)
 
 
@@ -294,7 +314,7 @@ class Quantised:
 
     def __post_init__(self) -> None:
         if self.to not in ("int8", "bf16"):
-            raise BadInput(f"to={self.to!r}: expected int8 or bf16.")
+            raise BadInput("out-of-range", "to", f"to={self.to!r}: expected int8 or bf16.")
 
     def begin(self, target: Target) -> Check:
         module = copy.deepcopy(target.module)
@@ -364,7 +384,9 @@ def build_oracles(target: Target, oracles: str | Oracle | Sequence[str | Oracle]
     """The oracles ready for a target, NaN and infinity before all others."""
     settings = [oracles] if isinstance(oracles, str) or hasattr(oracles, "begin") else list(oracles)
     if not settings:
-        raise BadInput("oracle: none was given. Name at least one (`neurotest list oracle`), for example label.")
+        raise BadInput(
+            "missing", "oracle", "oracle: none was given. Name at least one (`neurotest list oracle`), for example label."
+        )
     built = [registry.build("oracle", oracle) for oracle in settings]
     checks = [NonFinite().begin(target), *(oracle.begin(target) for oracle in built if not isinstance(oracle, NonFinite))]
     return Oracles(checks, (target, settings))

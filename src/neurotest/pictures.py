@@ -68,17 +68,25 @@ class Preprocess:
             text = str(self.resize).lower()
             sides = [int(side) for side in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})?", text) else [0]
             if not all(1 <= side <= LARGEST for side in sides):
-                raise BadInput(f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side.")
+                raise BadInput(
+                    "out-of-range",
+                    "resize",
+                    f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side.",
+                )
             object.__setattr__(self, "resize", sides[0] if len(set(sides)) == 1 else text)
         if self.crop in ("center", "centre"):
             object.__setattr__(self, "crop", "centre")
         elif self.crop is not None:
-            raise BadInput(f"crop={self.crop!r}: expected centre.")
+            raise BadInput("out-of-range", "crop", f"crop={self.crop!r}: expected centre.")
         one_of("interpolation", self.interpolation, get_args(Interpolation))
         if self.rate is not None:
             text = str(self.rate)
             if not re.fullmatch(r"\d{1,6}", text) or not RATES[0] <= int(text) <= RATES[1]:
-                raise BadInput(f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000.")
+                raise BadInput(
+                    "out-of-range",
+                    "rate",
+                    f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000.",
+                )
             object.__setattr__(self, "rate", int(text))
 
     @property
@@ -97,14 +105,16 @@ class Preprocess:
         """Height and width of the inputs for a network that takes `size` (None: unknown)."""
         if self.crop is not None:
             if size is None and self.sides is None:
-                raise BadInput("crop: how large is unknown; say --size 3x224x224, or --resize too.")
+                raise BadInput("missing", "size", "crop: how large is unknown; say --size 3x224x224, or --resize too.")
             return size or self.sides  # type: ignore[return-value]
         assert self.sides is not None
         if size is not None and size != self.sides:
             (high, wide), (height, width) = self.sides, size
             raise BadInput(
+                "conflict",
+                "resize",
                 f"resize={self.resize}: gives {wide}x{high} pixels (width x height), the network takes {width}x{height}: "
-                f"write {_text(size)}, or crop to it with --crop centre."
+                f"write {_text(size)}, or crop to it with --crop centre.",
             )
         return self.sides
 

@@ -66,7 +66,7 @@ class Pass(Protocol):
 def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None, per: int = PER) -> Iterator[Piece]:
     """The source, in `order`, in pieces of so many batches."""
     if batch < 1:
-        raise BadInput(f"batch={batch}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "batch", f"batch={batch}: expected an integer >= 1.")
     total = len(source) if order is None else len(order)
     for start in range(0, total, batch * per):
         end = min(total, start + batch * per)

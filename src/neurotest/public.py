@@ -47,10 +47,13 @@ def public(*settings: type | Callable[..., Any]) -> Callable[[Callable[P, R]], C
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             for name in () if open_ended else kwargs:
                 if name not in names:
-                    raise UnknownOption(f"{function.__name__}() has no option {name!r}. {near(name, names)}")
+                    message = f"{function.__name__}() has no option {name!r}. {near(name, names)}"
+                    raise UnknownOption("unknown-option", name, message, allowed=names)
             if isinstance(batch := kwargs.get("batch"), str):
                 if batch != "auto":
-                    raise BadInput(f"batch={batch!r}: expected an integer >= 1, or 'auto' for the usual one.")
+                    raise BadInput(
+                        "out-of-range", "batch", f"batch={batch!r}: expected an integer >= 1, or 'auto' for the usual one."
+                    )
                 del kwargs["batch"]
             return function(*args, **kwargs)
 

@@ -44,11 +44,15 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except NeurotestError:
         raise
     except MemoryError as error:
-        raise BadInput(f"{path}: {kind} that does not fit into memory{hint and '; '}{hint or '.'}") from error
+        raise BadInput(
+            "too-large", "memory", f"{path}: {kind} that does not fit into memory{hint and '; '}{hint or '.'}"
+        ) from error
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        raise BadInput(f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}") from error
+        raise BadInput(
+            "unreadable", "", f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
+        ) from error
 
 
 def _next_step(error: BaseException) -> str:
@@ -83,21 +87,27 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
     what: how the sentence begins, by default the text itself.
     """
     if not isinstance(text, str | os.PathLike):
-        raise BadInput(f"{what or text!r:.200}: a path is text, not a {type(text).__name__}.")
+        raise BadInput("wrong-type", "path", f"{what or text!r:.200}: a path is text, not a {type(text).__name__}.")
     typed = os.fspath(text)
     shown = what or (typed if len(typed) <= LONGEST_REASON else typed[:LONGEST_REASON] + "...")
     if "\0" in typed:
-        raise BadInput(f"{ascii(shown)[1:-1]}: a path holds no NUL character; check what was typed.")
+        raise BadInput("syntax", "path", f"{ascii(shown)[1:-1]}: a path holds no NUL character; check what was typed.")
     try:
         path = Path(typed).expanduser()
         encoded = os.fsencode(path)
     except RuntimeError:
         user = typed.partition("/")[0]
-        raise BadInput(f"{shown}: there is no user {user[1:]!r} here; write ./{user} if a folder is called so.") from None
+        raise BadInput(
+            "unknown-name", "user", f"{shown}: there is no user {user[1:]!r} here; write ./{user} if a folder is called so."
+        ) from None
     except UnicodeError:
-        raise BadInput(f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed.") from None
+        raise BadInput(
+            "syntax", "path", f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
+        ) from None
     if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
-        raise BadInput(f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name).")
+        raise BadInput(
+            "too-large", "path", f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name)."
+        )
     return path
 
 
@@ -126,16 +136,16 @@ def refuse_elsewhere(name: object, what: str) -> None:
     """To be called before anything is opened that a setting names."""
     whose = _elsewhere.get()
     if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
-        raise BadInput(f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
+        raise BadInput("untrusted", "", f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
 
 
 def regular(path: Path, what: str, limit: int) -> None:
     """Refuse what is no plain file (a pipe would never end) or larger than a file of its kind can sensibly be."""
     about = path.stat()
     if not stat.S_ISREG(about.st_mode):
-        raise BadInput(f"{path} is a folder, a pipe or a device; {what} is a file.")
+        raise BadInput("not-a-file", "", f"{path} is a folder, a pipe or a device; {what} is a file.")
     if about.st_size > limit:
-        raise BadInput(f"{path} has {about.st_size / 1e6:.0f} MB: no {what.partition(' ')[2]} is that large.")
+        raise BadInput("too-large", "", f"{path} has {about.st_size / 1e6:.0f} MB: no {what.partition(' ')[2]} is that large.")
 
 
 def read_bytes(path: Path, kind: str, *, limit: int = LARGEST_TEXT) -> bytes:
@@ -146,7 +156,7 @@ def read_bytes(path: Path, kind: str, *, limit: int = LARGEST_TEXT) -> bytes:
             most = min(limit, os.fstat(file.fileno()).st_size or UNKNOWN)  # memory for all of the limit would be asked for
             content = file.read(most + 1) or b""
         if len(content) > most:
-            raise BadInput(f"{path} has more than {most:,} bytes: no {kind.partition(' ')[2]} is that large.")
+            raise BadInput("too-large", "", f"{path} has more than {most:,} bytes: no {kind.partition(' ')[2]} is that large.")
         return content
 
 
@@ -190,8 +200,10 @@ def check_unpacked(what: str, size: int, stored: int, *, always: int = ALWAYS, t
     """Refuse, before memory is spent, `size` bytes that a file of `stored` bytes on the disk unpacks to, if they are too many."""
     if size > max(always, times * stored):
         raise BadInput(
+            "too-large",
+            "unpacked",
             f"{what}: {size_text(size)} out of {size_text(stored)} on the disk: more than {size_text(always)} are read only if "
-            f"they are at most {times} times as large as on the disk. Save it uncompressed and without holes, or in parts."
+            f"they are at most {times} times as large as on the disk. Save it uncompressed and without holes, or in parts.",
         )
     if size > always:
         check_memory(size, what, "read a part of it, or close other programs")

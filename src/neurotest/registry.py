@@ -164,7 +164,7 @@ def kinds() -> list[str]:
 def entries(kind: str) -> dict[str, Entry]:
     """Every entry of a kind by name, in the order of registration."""
     if kind not in KINDS:
-        raise BadInput(f"unknown kind {kind!r}. {near(kind, KINDS)}")
+        raise BadInput("unknown-name", "kind", f"unknown kind {kind!r}. {near(kind, KINDS)}")
     _load(kind)
     return dict(_entries.get(kind, {}))
 
@@ -185,7 +185,7 @@ def find(kind: str, name: str) -> Entry:
         for entry in registered.values():  # by class: older runs store what repr gives
             if name in (entry.make.__name__, *getattr(entry.make, "formerly", ())):
                 return entry
-        raise BadInput(f"unknown {kind} {name!r}. {near(name, registered)}")
+        raise BadInput("unknown-name", kind, f"unknown {kind} {name!r}. {near(name, registered)}", value=name, allowed=registered)
     return registered[name]
 
 
@@ -220,7 +220,7 @@ def _split(text: str) -> tuple[str, list[str], dict[str, str]]:
     match = re.fullmatch(r"\s*([\w.+-]+)\s*(?::(.*)|\((.*)\))?\s*", text, re.DOTALL) if _readable(text) else None
     if not match:
         spellings = "name, name:value, name:option=value,... or name(option=value)"
-        raise BadInput(f"cannot read the method {checks.shown(text)}: write {spellings}.")
+        raise BadInput("syntax", "method", f"cannot read the method {checks.shown(text)}: write {spellings}.")
     name, colon, parens = match.groups()
     bare: list[str] = []
     options: dict[str, str] = {}
@@ -277,11 +277,16 @@ def build(kind: str, method: Any) -> Any:
     if bare:
         if entry.main is None or len(bare) > 1:
             allowed = f"its options: {', '.join(entry.options)}" if entry.options else "it has no options"
-            raise BadInput(f"{name} takes no bare value {checks.shown(bare[0])}; {allowed}.")
+            raise BadInput("unknown-option", name, f"{name} takes no bare value {checks.shown(bare[0])}; {allowed}.")
         options = {entry.main: _read(entry, entry.main, bare[0]), **options}
     if (preset := options.pop("preset", None)) is not None:
         if not isinstance(preset, str) or preset not in entry.presets:
-            raise BadInput(f"{name} has no preset {checks.shown(preset)}. {near(str(preset), entry.presets)}")
+            raise BadInput(
+                "unknown-name",
+                "preset",
+                f"{name} has no preset {checks.shown(preset)}. {near(str(preset), entry.presets)}",
+                allowed=entry.presets,
+            )
         options = {**entry.presets[preset], **options}
     return make(entry, options)
 
@@ -290,13 +295,18 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
     """The method with these options, which may be anybody's: names and types are checked before its class sees them."""
     for option in options:
         if option not in entry.options:
-            raise BadInput(f"{entry.name} has no option {checks.shown(option)}. {near(str(option), entry.options)}")
+            raise BadInput(
+                "unknown-option",
+                str(option),
+                f"{entry.name} has no option {checks.shown(option)}. {near(str(option), entry.options)}",
+                allowed=entry.options,
+            )
     required = [
         name for name, parameter in inspect.signature(entry.make).parameters.items() if parameter.default is parameter.empty
     ]
     if missing := [name for name in required if name not in options]:
         needs = ", ".join(f"{name}=..." for name in missing)
-        raise BadInput(f"{entry.name} needs {needs}: write {entry.name}:{needs.replace(', ', ',')}")
+        raise BadInput("missing", missing[0], f"{entry.name} needs {needs}: write {entry.name}:{needs.replace(', ', ',')}")
     if not entry.options:
         return entry.make()
     for name in getattr(entry.make, "opens", ()):
@@ -312,7 +322,11 @@ def entry_of(method: Any) -> Entry:
         for entry in entries_of_kind.values():
             if entry.make is type(method):
                 return entry
-    raise BadInput(f"{method!r} is of no registered class: give a name of `neurotest list`, or register {type(method).__name__}.")
+    raise BadInput(
+        "unknown-name",
+        "method",
+        f"{method!r} is of no registered class: give a name of `neurotest list`, or register {type(method).__name__}.",
+    )
 
 
 def text(method: Any) -> str:
@@ -346,7 +360,9 @@ def _written(entry: Entry, option: str, value: Any) -> str:
         same = False
     if not same:
         raise BadInput(
+            "unsupported",
+            option,
             f"{entry.name} has {option}={value!r}, which cannot be written as text: a run made with it can only go on if it is "
-            "given again."
+            "given again.",
         )
     return written

@@ -61,7 +61,7 @@ def batches(
     Of a source that decodes its inputs the next part is read in a thread while the caller works on this one.
     """
     if batch < 1:
-        raise BadInput(f"batch={batch}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "batch", f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
     most = max(1, INPUTS // (4 * math.prod(source.shape)))
     interrupts.check()
@@ -108,7 +108,9 @@ def _fit_sound(target: Target, source: Source) -> None:
     low, high = target.bounds
     if low != -high:
         reach = f"the target's bounds are {low:g} to {high:g}"
-        raise BadInput(f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1.")
+        raise BadInput(
+            "conflict", "bounds", f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1."
+        )
     target.preprocess = dataclasses.replace(target.preprocess, rate=source.rate)
 
 
@@ -118,7 +120,11 @@ def check_labels(source: Source, classes: int) -> None:
         return
     wrong = f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes"
     single = " A network with one output counts as two classes; for one that predicts a quantity pass --outputs regression."
-    raise BadInput(f"{wrong}: labels are the numbers 0 to {classes - 1}, 0 for the first class.{single if classes == 2 else ''}")
+    raise BadInput(
+        "out-of-range",
+        "labels",
+        f"{wrong}: labels are the numbers 0 to {classes - 1}, 0 for the first class.{single if classes == 2 else ''}",
+    )
 
 
 def aligned(target: Target, source: Source) -> Source:
@@ -137,7 +143,7 @@ def aligned(target: Target, source: Source) -> Source:
     for name in source.classes:
         if name not in numbers:
             hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
-            raise BadInput(f"{source.spec}: {name!r} is no class of the target. {hint}")
+            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is no class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import pickle
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurotest.errors import BadInput, Interrupted, NeurotestError, command, near, shell, spelled
+from neurotest.errors import CODES, BadInput, Interrupted, NeurotestError, command, near, shell, spelled
+from neurotest.jobs.life import Finished
+from neurotest.public import UnknownOption
+from neurotest.runs.rows import Absent
 
-SOURCE = Path(__file__).parents[2] / "src" / "neurotest"
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "neurotest"
+SOURCES = sorted(
+    path for folder in (SOURCE, ROOT / "lab" / "src") for path in folder.rglob("*.py") if "BadInput" in path.read_text()
+)
 # A command to be pasted with a place put into it as it is: `command` and `shell` quote it.
 UNQUOTED = re.compile(r"(neurotest (?:[a-z-]+ )+|--resume )\{(?!command|shell)[^}]*\b(path|run|out|target|data)\b[^(}]*\}")
 
@@ -22,6 +32,49 @@ def test_exit_codes_are_those_of_the_command_line_contract() -> None:
     assert (BadInput.exit_code, Interrupted.exit_code, NeurotestError.exit_code) == (2, 3, 4)
     assert issubclass(BadInput, NeurotestError)
     assert issubclass(Interrupted, NeurotestError)
+
+
+def calls(file: Path) -> Iterator[ast.Call]:
+    """Where a file makes errors."""
+    kinds = ("BadInput", "Finished", "ForwardError", "Taken", "Missing", "Absent", "UnknownOption")
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in kinds:
+            yield node
+
+
+def test_every_error_has_a_code_of_the_list_an_argument_and_a_sentence() -> None:
+    for file in SOURCES:
+        for call in calls(file):
+            code, *rest = call.args
+            assert not isinstance(code, ast.Constant) or code.value in CODES, f"{file}:{call.lineno}"
+            assert len(rest) == 2, f"{file}:{call.lineno}: write BadInput(code, argument, sentence)"
+
+
+def test_every_code_is_used() -> None:
+    codes = {ast.unparse(node) for file in SOURCES for call in calls(file) for node in ast.walk(call.args[0])}
+    assert {repr(code) for code in CODES} - codes == {"'other'"}
+
+
+def test_a_sentence_alone_has_a_code() -> None:
+    error = BadInput("refused.")
+    assert (error.code, error.argument, str(error)) == ("other", "", "refused.")
+
+
+@pytest.mark.parametrize("kind", [BadInput, Finished, Absent, UnknownOption])
+def test_an_error_keeps_its_fields_between_processes(kind: type[BadInput]) -> None:
+    error = kind("out-of-range", "k", "k=0: expected more.", value=[0], allowed=(1, 2), next="neurotest list")
+    copy = pickle.loads(pickle.dumps(error))
+    assert type(copy) is kind
+    assert vars(copy) == vars(error) == {
+        "code": "out-of-range", "argument": "k", "value": "[0]", "allowed": ("1", "2"), "next": "neurotest list",
+    }  # fmt: skip
+    assert str(copy) == str(error) == "k=0: expected more."
+    assert vars(error.reworded("other words")) == vars(error)
+
+
+def test_a_code_that_is_not_in_the_list_is_a_mistake() -> None:
+    with pytest.raises(AssertionError):
+        BadInput("wrong", "k", "k=0: expected more.")
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def _settings(methods: list[str] | None) -> list[str]:
 
     for name in methods or ():
         if name not in SCORED:
-            raise BadInput(f"--method {name}: bench select does not measure it. {near(name, SCORED)}")
+            raise BadInput("unknown-name", "method", f"--method {name}: bench select does not measure it. {near(name, SCORED)}")
     return methods or []
 
 

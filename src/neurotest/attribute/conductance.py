@@ -88,7 +88,9 @@ def inner(target: Target, layers: str) -> tuple[Layer, ...]:
     survey = target.survey()
     hidden = tuple(layer for layer in survey.find(layers) if layer.time < survey.layers[-1].time)
     if not hidden:
-        raise BadInput(f"layers={layers!r}: only the output layer is among them; choose others with --layers.")
+        raise BadInput(
+            "unsuitable", "layers", f"layers={layers!r}: only the output layer is among them; choose others with --layers."
+        )
     return hidden
 
 
@@ -96,14 +98,18 @@ def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
     """The empty image (1, *shape) in bounds."""
     shape = target.shape
     if shape is None:
-        raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
+        raise BadInput("missing", "size", "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
     if baseline == "black":
         return torch.full((1, *shape), float(target.bounds[0]), device=target.device)
     places = (-1,) + (1,) * (len(shape) - 1)
     if target.mean is not None:
         colour = torch.tensor(target.mean, device=target.device)
     elif data is None or not len(data):
-        raise BadInput("baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.")
+        raise BadInput(
+            "missing",
+            "baseline",
+            "baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.",
+        )
     else:
         x = target.prepare(data.read(np.arange(min(1000, len(data)))))
         colour = x.mean(dim=(0, *range(2, x.ndim)))
@@ -115,7 +121,9 @@ class ConductancePlan:
 
     def __init__(self, settings: Conductance, target: Target, layers: tuple[Layer, ...], empty: Tensor) -> None:
         if target.shape is not None and tuple(empty.shape[1:]) != target.shape:
-            raise BadInput(f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}.")
+            raise BadInput(
+                "wrong-shape", "baseline", f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}."
+            )
         self.settings, self.target, self.layers, self.empty = settings, target, layers, empty.to(target.device)
         self.want = Want(layers=",".join(layer.name for layer in layers), keep="map")
         alphas = torch.from_numpy(settings.alphas()).float().to(target.device)

@@ -46,8 +46,10 @@ class Relevance(Settings):
         chain = None if self.rule == "gradient" else find_chain(target)
         if chain is None and self.rule == "lrp":
             raise BadInput(
+                "unsuitable",
+                "rule",
                 "rule='lrp' needs a network that is one chain of convolutions, dense layers, poolings, normalisations and ReLUs; "
-                "this one branches or has other modules or functions: use rule=gradient."
+                "this one branches or has other modules or functions: use rule=gradient.",
             )
         return Plan(self, target, chain)
 

@@ -90,7 +90,7 @@ def fuzz(
     named: dict[str, Any] = dict(options)
     parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
     if budget is not None and parts:
-        raise BadInput("budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
+        raise BadInput("conflict", "budget", "budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
     if oracle is not None:
         oracle = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
     settings: dict[str, Any] = {
@@ -110,7 +110,7 @@ def fuzz(
 
         return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
-        raise BadInput("fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
+        raise BadInput("missing", "target", "fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     network = open_target(target)
     settings["oracle"] = oracle or (default_oracle(network),)
     settings["islands"] = usual_islands() if islands is None else islands
@@ -128,9 +128,13 @@ def _fuzz_run(path: str | Path) -> str | Path:
     """Runs of other commands are refused with the command that does it."""
     with Run.open(path) as run:
         if run["command"] == "swarm":
-            raise BadInput(f"{run.path} is a run of 'swarm', not of fuzz: {command('swarm', '--resume', run.path)}")
+            raise BadInput(
+                "wrong-run", "", f"{run.path} is a run of 'swarm', not of fuzz: {command('swarm', '--resume', run.path)}"
+            )
         if run["command"] == "merge":
-            raise BadInput(f"{run.path} was merged from several campaigns and cannot be resumed: resume one of those.")
+            raise BadInput(
+                "wrong-run", "merged", f"{run.path} was merged from several campaigns and cannot be resumed: resume one of those."
+            )
     return path
 
 
@@ -257,8 +261,8 @@ def _shown(guide: Any) -> str:
 def campaign_config(run: Run) -> dict[str, Any]:
     """The configuration of a campaign, a swarm or merged ones; any other run is refused."""
     if run["command"] not in ("fuzz", "swarm", "merge"):
-        raise BadInput(f"{run.path} is a run of {run['command']!r}, not of fuzz or swarm.")
+        raise BadInput("wrong-run", "", f"{run.path} is a run of {run['command']!r}, not of fuzz or swarm.")
     config = run["config"]
     if not isinstance(config, dict) or not {"guide", "oracle", "options"} <= config.keys():
-        raise BadInput(f"{run.path} has no configuration of a campaign: it is damaged.")
+        raise BadInput("damaged", "config", f"{run.path} has no configuration of a campaign: it is damaged.")
     return config

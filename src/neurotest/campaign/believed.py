@@ -73,12 +73,16 @@ class Believed:
         if judge is None:
             return believed if seeds.x.ndim == 4 and believed.learnable else None
         if judge.fingerprint == target.fingerprint:
-            raise BadInput("judge: it is the network under test, which fails on every fault: name another one.")
+            raise BadInput(
+                "conflict", "judge", "judge: it is the network under test, which fails on every fault: name another one."
+            )
         try:
             _ = believed.on_seeds
         except (BadInput, RuntimeError, ValueError) as error:
             shape = "x".join(map(str, seeds.x.shape[1:]))
-            raise BadInput(f"judge: {judge.spec} does not take the seeds, of {shape} ({str(error)[:80]}).") from None
+            raise BadInput(
+                "unsuitable", "judge", f"judge: {judge.spec} does not take the seeds, of {shape} ({str(error)[:80]})."
+            ) from None
         return believed
 
     @property

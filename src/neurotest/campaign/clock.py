@@ -58,7 +58,7 @@ class Clock:
         try:
             self.before = {name: float(stored.get(name, 0.0)) for name in ("total", "start", "validity", "saving")}
         except (AttributeError, TypeError, ValueError):
-            raise BadInput("the run's clock cannot be read: the run is damaged.") from None
+            raise BadInput("damaged", "clock", "the run's clock cannot be read: the run is damaged.") from None
 
     def shares(self, guided: Tally, control: Tally | None) -> dict[str, float]:
         """Seconds by what took them; their sum is the total."""

@@ -154,7 +154,9 @@ class Writer(ABC):
 
 
 def unfit(run: Run, error: Exception) -> BadInput:
-    return BadInput(f"{run.path} cannot be resumed: its snapshot does not fit ({error!r}). Its faults are safe.")
+    return BadInput(
+        "damaged", "snapshot", f"{run.path} cannot be resumed: its snapshot does not fit ({error!r}). Its faults are safe."
+    )
 
 
 @dataclass(eq=False, kw_only=True)

@@ -127,7 +127,7 @@ def explain(
     (encoder, depth, describe, ...), over those of the campaign's guide if that goes by paths.
     """
     if not isinstance(limit, int) or limit < 1:
-        raise BadInput(f"limit={limit!r}: expected how many faults are read, an integer >= 1.")
+        raise BadInput("out-of-range", "limit", f"limit={limit!r}: expected how many faults are read, an integer >= 1.")
     with Run.open(run.path if isinstance(run, Run) else run) as opened:
         reader = FaultReader(opened, target)
         mutant = None if fault is None else reader.fault(_number(fault))
@@ -140,7 +140,11 @@ def explain(
 def _number(fault: int | str) -> int:
     text = Path(str(fault)).name.partition(".")[0].removeprefix("fault-")
     if not text.isdigit():
-        raise BadInput(f"fault {fault!r}: expected its number, or the name of its image such as {FAULTS}/fault-000123.png.")
+        raise BadInput(
+            "syntax",
+            "fault",
+            f"fault {fault!r}: expected its number, or the name of its image such as {FAULTS}/fault-000123.png.",
+        )
     return int(text)
 
 
@@ -155,7 +159,9 @@ def semantics_of(reader: FaultReader, train: AnyData | None, options: dict[str, 
     """Paths as the campaign's guide read them, or as usual; a run from elsewhere may not choose files to read."""
     fields = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(options.keys() - fields):
-        raise BadInput(f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(fields))}.")
+        raise BadInput(
+            "unknown-option", unknown[0], f"explain has no setting {unknown[0]!r}: expected some of {', '.join(sorted(fields))}."
+        )
     guide = reader.plan.read_guide() if _led_by_paths(reader) else None
     own: dict[str, Any] = {name: getattr(guide, name) for name in fields} if guide is not None else {}
     if own and not reader.run.made_here:
@@ -196,7 +202,9 @@ def _train(reader: FaultReader, train: AnyData | None) -> AnyData:
     if spec.startswith("zoo:") and spec[4:] in zoo.names():
         return f"zoo:{zoo.find(spec[4:]).dataset}/train"
     raise BadInput(
-        f"{reader.run.path} names no training data, and neurons are described by what excites them: give --train DATA."
+        "missing",
+        "train",
+        f"{reader.run.path} names no training data, and neurons are described by what excites them: give --train DATA.",
     )
 
 
@@ -240,7 +248,9 @@ def _patterns(reader: FaultReader, semantics: Semantics, limit: int) -> Patterns
     if not faults or not others:
         lacking = "faults" if not faults else "mutants that are no faults"
         raise BadInput(
-            f"{reader.run.path} has no {lacking}, so nothing can be compared: explain one fault with `explain RUN FAULT`."
+            "empty",
+            "pairs",
+            f"{reader.run.path} has no {lacking}, so nothing can be compared: explain one fault with `explain RUN FAULT`.",
         )
     before, after = _neurons(reader, semantics, [*faults, *others])
     wrong = np.arange(len(before)) < len(faults)

@@ -146,7 +146,7 @@ def export_faults(path: str | Path, out: str | Path, *, per_family: int = PER_FA
     with Run.open(path) as run:
         stored = stored_faults(run, per_family)
         if not stored.faults:
-            raise BadInput(f"{run.path} has no faults to keep.")
+            raise BadInput("empty", "faults", f"{run.path} has no faults to keep.")
         config = run["config"]
         kept = [one for fault in stored.faults if (one := stored.portable(fault)) is not None]
         content = {
@@ -159,7 +159,7 @@ def export_faults(path: str | Path, out: str | Path, *, per_family: int = PER_FA
         }  # fmt: skip
     target = user_path(out)
     if target.is_dir():
-        raise BadInput(f"--out {out}: a faults file is a file, and this is a folder.")
+        raise BadInput("not-a-file", "out", f"--out {out}: a faults file is a file, and this is a folder.")
     rows = content.pop("faults")
     lines = ",\n".join(f"  {json.dumps(row)}" for row in rows)  # one line each: a change of the file can be read
     write_text(target, f'{json.dumps(content, indent=1)[:-2]},\n "faults": [\n{lines}\n ]\n}}\n')
@@ -192,10 +192,14 @@ def _of_file(path: Path, target: Target, data: AnyData | None, budget: int | Non
         if recipe is None and not all(one.difference for one in faults):
             raise ValueError("faults without the mutations that made them")
     if not faults:
-        raise BadInput(f"{path} holds no faults.")
+        raise BadInput("empty", "faults", f"{path} holds no faults.")
     if data is None:
         if not isinstance(named, str) or not named.startswith("zoo:"):
-            raise BadInput(f"{path} holds recipes, not images: name the data its seeds come from (--neurotest-data, or data=).")
+            raise BadInput(
+                "missing",
+                "data",
+                f"{path} holds recipes, not images: name the data its seeds come from (--neurotest-data, or data=).",
+            )
         data = named
     chosen = first(faults, budget)
     _classes_fit(str(path), target, classes, chosen)
@@ -224,7 +228,9 @@ def _read(one: Any) -> Kept:
 def _classes_fit(path: str, target: Target, classes: tuple[str, ...], faults: Sequence[Kept]) -> None:
     if classes and target.classes and classes != target.classes:
         raise BadInput(
-            f"{path} numbers classes as {', '.join(classes[:4])}, ...; the target as {', '.join(target.classes[:4])}, ..."
+            "changed",
+            "classes",
+            f"{path} numbers classes as {', '.join(classes[:4])}, ...; the target as {', '.join(target.classes[:4])}, ...",
         )
 
 
@@ -242,8 +248,10 @@ def _seeds(path: Path, target: Target, data: AnyData, faults: Sequence[Kept]) ->
         missing = [one for one, ok in zip(faults, same, strict=True) if not ok and one.seed not in where]
         if missing:
             raise BadInput(
+                "changed",
+                "data",
                 f"{path}: the seed {missing[0].seed} (input {missing[0].position}) and {len(missing) - 1} more are not in "
-                f"{source.what}: name the data the faults were found with."
+                f"{source.what}: name the data the faults were found with.",
             )
         places = np.array([place if ok else where[one.seed] for one, place, ok in zip(faults, places, same, strict=True)])
     return source.read(places)
@@ -262,7 +270,7 @@ def _made(mutations: Mutations, roots: NDArray[np.generic], recipe: list[Chain],
 
 def _set(images: list[NDArray[np.generic]], kept: Sequence[Kept], classes: tuple[str, ...], path: str) -> FaultSet:
     if not images:
-        raise BadInput(f"{path} has no faults to run again.")
+        raise BadInput("empty", "faults", f"{path} has no faults to run again.")
     x = np.stack(images)
     changed = int((content_ids(x) != np.array([one.content for one in kept])).sum())
     return FaultSet(x, tuple(kept), classes or None, changed)

@@ -266,7 +266,7 @@ class Islands:
         islands, beside = plain["islands"], None if control is None else control["islands"]
         counts = {len(islands), len(self.states), len(self.states if beside is None else beside)}
         if len(counts) > 1 or (self.control is None) != (beside is None):
-            raise BadInput("the snapshot is of other islands: the run is damaged.")
+            raise BadInput("damaged", "snapshot", "the snapshot is of other islands: the run is damaged.")
         self.counted.tally = _tally(plain)
         self.counted.seen.update(contents[0])
         self.rounds, self.ended, self.values = int(plain["rounds"]), list(plain["ended"]), list(plain["values"])

@@ -30,7 +30,7 @@ from neurotest.runs.store import Run
 def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[str, Any]:
     """A new run with the mutants of several; equal images of one family stand in it once."""
     if len(paths) < 2:
-        raise BadInput("merge needs at least two campaigns.")
+        raise BadInput("too-few", "runs", "merge needs at least two campaigns.")
     with ExitStack() as stack:
         runs = [stack.enter_context(Run.open(path)) for path in paths]
         config = _common(runs)
@@ -44,7 +44,9 @@ def _common(runs: list[Run]) -> dict[str, Any]:
     configs = [campaign_config(run) for run in runs]
     for run, config in zip(runs, configs, strict=True):
         if config.get("fingerprint") != configs[0].get("fingerprint"):
-            raise BadInput(f"{run.path} tests another target than {runs[0].path}: campaigns are merged per target.")
+            raise BadInput(
+                "changed", "target", f"{run.path} tests another target than {runs[0].path}: campaigns are merged per target."
+            )
     oracles = list(dict.fromkeys(oracle for config in configs for oracle in config["oracle"]))
     first = configs[0]
     return {
@@ -65,7 +67,11 @@ def _mutations(runs: list[Run], configs: list[dict[str, Any]]) -> dict[str, Any]
             continue
         mutations = FuzzPlan.read(config).mutations()
         if first is not None and mutations != first:
-            raise BadInput(f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.")
+            raise BadInput(
+                "changed",
+                "mutations",
+                f"{run.path} uses other mutations than {runs[0].path}: its faults could not be replayed beside them.",
+            )
         first = mutations
     return {} if first is None else {"mutations": stored_method(first)}
 

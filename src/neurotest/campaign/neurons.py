@@ -91,7 +91,7 @@ def neurons(
     `of_pairs`.
     """
     if not isinstance(pairs, int) or pairs < 1:
-        raise BadInput(f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
+        raise BadInput("out-of-range", "pairs", f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
     with Run.open(run) as opened:
         campaign_config(opened)
         network = stored_target(opened, target)
@@ -112,7 +112,9 @@ def stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.g
     faults = list(first.values())[:most]
     if not faults:
         raise BadInput(
-            f"{run.path} has no stored fault: there is nothing to explain. Give the swarm a larger radius or more seeds."
+            "empty",
+            "pairs",
+            f"{run.path} has no stored fault: there is nothing to explain. Give the swarm a larger radius or more seeds.",
         )
     before = np.stack([np.asarray(seeds[places[fault.root]]) for fault in faults])
     after = np.stack([np.asarray(codec.decode(fault.file)) for fault in faults])
@@ -141,7 +143,9 @@ def of_pairs(
     game = Game(target, x, moved, y, layers=layers, neuron=neuron)  # type: ignore[arg-type]
     change = float((game.full - game.empty).mean())
     if not bool(((game.full - game.empty).abs() > 1e-12).any()):
-        raise BadInput("the loss of the target changes on none of the pairs: there is nothing to explain by its neurons.")
+        raise BadInput(
+            "empty", "loss", "the loss of the target changes on none of the pairs: there is nothing to explain by its neurons."
+        )
     shapley = certify(game, k=top, rounds=rounds, level=level, seed=seed, progress=progress)
     repaired, broken = _silenced(game, shapley.top)
     # A neuron explains a seed when its value there is more than twice an even share of the loss change.

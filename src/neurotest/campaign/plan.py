@@ -80,7 +80,7 @@ def _options(command: str, settings: type, options: Mapping[str, Any]) -> dict[s
     fields = {f.name for f in dataclasses.fields(settings)}
     for name, value in options.items():
         if value is not None and name not in fields:
-            raise BadInput(f"{command} has no option {name!r}. {near(name, fields)}")
+            raise BadInput("unknown-option", name, f"{command} has no option {name!r}. {near(name, fields)}")
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -101,9 +101,9 @@ class FuzzPlan(Plan):
 
     def __post_init__(self) -> None:
         if not isinstance(self.keep, int) or self.keep < 0:
-            raise BadInput(f"keep={self.keep!r}: expected an integer >= 0 (images per family).")
+            raise BadInput("out-of-range", "keep", f"keep={self.keep!r}: expected an integer >= 0 (images per family).")
         if not self.disk >= 0:
-            raise BadInput(f"disk={self.disk!r}: expected bytes >= 0.")
+            raise BadInput("out-of-range", "disk", f"disk={self.disk!r}: expected bytes >= 0.")
         integer("islands", self.islands, 1, "8 suit up to 8 workers", most=MOST_ISLANDS)
 
     def config(self) -> dict[str, Any]:
@@ -127,7 +127,9 @@ class FuzzPlan(Plan):
                 control=bool(config.get("control")), base="rules95", judge=config.get("judge"), **values,
             )  # fmt: skip
         except (KeyError, TypeError):
-            raise BadInput("the run's configuration is not that of a campaign: it is damaged or of another command.") from None
+            raise BadInput(
+                "damaged", "config", "the run's configuration is not that of a campaign: it is damaged or of another command."
+            ) from None
 
     def same(self, name: str, before: Any, after: Any) -> bool:
         """Two texts may name equal methods: `kmnc:1000` and `kmnc`."""
@@ -217,12 +219,14 @@ class SwarmPlan(Plan):
 
     def __post_init__(self) -> None:
         if self.preset not in PRESETS:
-            raise BadInput(f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}")
+            raise BadInput(
+                "unknown-name", "preset", f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}"
+            )
         if self.labels_from not in ("data", "prediction"):
-            raise BadInput(f"labels_from={self.labels_from!r}: expected data or prediction.")
+            raise BadInput("out-of-range", "labels_from", f"labels_from={self.labels_from!r}: expected data or prediction.")
         for name in self.beside:
             if name not in controls.NAMES:
-                raise BadInput(f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+                raise BadInput("unknown-name", "beside", f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
 
     def config(self) -> dict[str, Any]:
         changes = {"fitness": stored_method(self.fitness), "train": stored_spec(self.train), "beside": list(self.beside)}
@@ -233,7 +237,7 @@ class SwarmPlan(Plan):
         try:
             return cls(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
         except (KeyError, TypeError):
-            raise BadInput(f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
+            raise BadInput("damaged", "config", f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
 
     def same(self, name: str, before: Any, after: Any) -> bool:
         return name == "fitness" and isinstance(after, str) and self.read_fitness() == read_method("fitness", after)

@@ -73,12 +73,14 @@ class FaultReader:
     def fault(self, number: int) -> StoredMutant:
         faults = self.store.mutants("number = ? AND oracle IS NOT NULL", number)
         if not faults:
-            raise BadInput(f"{self.run.path} has no fault {number}: `{command('families', self.run.path)}` lists some.")
+            raise BadInput(
+                "not-found", "fault", f"{self.run.path} has no fault {number}: `{command('families', self.run.path)}` lists some."
+            )
         return faults[0]
 
     def root(self, position: int) -> NDArray[np.generic]:
         if position not in self.rows:
-            raise BadInput(f"{self.run.path} has no seed {position}: it is damaged.")
+            raise BadInput("damaged", "seeds", f"{self.run.path} has no seed {position}: it is damaged.")
         return np.array(self.x[self.rows[position]])
 
     def unit(self, x: NDArray[np.generic]) -> torch.Tensor:
@@ -102,7 +104,11 @@ class FaultReader:
         for i, mutant in enumerate(mutants):
             if i not in images:
                 if mutant.file is None:
-                    raise BadInput(f"{self.run.path} has no image of fault {mutant.number}, and nothing else says what was done.")
+                    raise BadInput(
+                        "damaged",
+                        "images",
+                        f"{self.run.path} has no image of fault {mutant.number}, and nothing else says what was done.",
+                    )
                 images[i] = np.asarray(codec.decode(mutant.file))
         return np.stack([images[i] for i in range(len(mutants))])
 
@@ -182,5 +188,5 @@ def _which(text: str) -> tuple[Path, int]:
     path = Path(text)
     digits = path.name.partition(".")[0].removeprefix("fault-")
     if path.parent.name != FAULTS or not path.name.startswith("fault-") or not digits.isdigit():
-        raise BadInput(f"{text} is no fault of a campaign: give RUN/{FAULTS}/fault-000123.png, or RUN#123.")
+        raise BadInput("syntax", "fault", f"{text} is no fault of a campaign: give RUN/{FAULTS}/fault-000123.png, or RUN#123.")
     return path.parent.parent, int(digits)

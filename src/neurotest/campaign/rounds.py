@@ -152,5 +152,5 @@ class IslandDriver(Writer):
 
 def _round(forwards: int, outputs: int | None, faults: int | None) -> Round:
     if not all(isinstance(limit, int) and limit >= 1 for limit in (forwards, outputs or 1, faults or 1)):
-        raise BadInput("the run's rounds cannot be read: it is damaged.")
+        raise BadInput("damaged", "rounds", "the run's rounds cannot be read: it is damaged.")
     return Round(forwards, outputs, faults)

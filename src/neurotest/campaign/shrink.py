@@ -99,7 +99,7 @@ def shrink(
         reader = FaultReader(run, target)
         groups = grouped(reader.store.faults())
         if not groups:
-            raise BadInput(f"{run.path} has no faults: there is nothing to shrink.")
+            raise BadInput("empty", "faults", f"{run.path} has no faults: there is nothing to shrink.")
         if fault is not None:
             family = reader.fault(fault).family
             groups = {family: groups[family]}

@@ -17,7 +17,9 @@ def tally_of(run: Run) -> Tally:
     try:
         return Tally.read(run["progress"])
     except (KeyError, TypeError, ValueError):
-        raise BadInput(f"{run.path} holds no counters of a campaign: it is damaged or no campaign.") from None
+        raise BadInput(
+            "damaged", "counters", f"{run.path} holds no counters of a campaign: it is damaged or no campaign."
+        ) from None
 
 
 def control_of(run: Run) -> Tally | None:
@@ -26,7 +28,7 @@ def control_of(run: Run) -> Tally | None:
         counters = run["progress"].get("control")
         return None if counters is None else Tally.read(counters)
     except (AttributeError, KeyError, TypeError, ValueError):
-        raise BadInput(f"{run.path} holds damaged counters of a control.") from None
+        raise BadInput("damaged", "control", f"{run.path} holds damaged counters of a control.") from None
 
 
 def believed_of(run: Run) -> dict[str, Any] | None:

@@ -103,7 +103,9 @@ class Store:
             x = map_npy(stream, str(file), largest=LARGEST_FILE)
         rows = self.run.rows("SELECT position FROM input ORDER BY position")
         if not x.ndim or len(rows) != len(x):
-            raise BadInput(f"{file} holds {len(x) if x.ndim else 1} seeds, the run names {len(rows)}: it is damaged.")
+            raise BadInput(
+                "damaged", "seeds", f"{file} holds {len(x) if x.ndim else 1} seeds, the run names {len(rows)}: it is damaged."
+            )
         return x, {int(position): row for row, (position,) in enumerate(rows)}
 
     def reopen(self, seeds: Seeds) -> None:
@@ -111,7 +113,9 @@ class Store:
         rows = self.run.rows("SELECT content FROM input ORDER BY position")
         if [str(content) for (content,) in rows] != seeds.contents.tolist():
             raise BadInput(
-                f"the seeds are not those {self.run.path} was started with: resume it with the same data, or start a new one."
+                "changed",
+                "seeds",
+                f"the seeds are not those {self.run.path} was started with: resume it with the same data, or start a new one.",
             )
         try:
             x, _ = self.seeds()
@@ -175,7 +179,7 @@ class Store:
         """Write a fault's image, read it back, and give its name and size; what reads back otherwise is refused."""
         file = codec.encode(np.asarray(mutant.x), self.run.file(f"{FAULTS}/fault-{mutant.number:06d}"), bounds, self.run.rate)
         if not np.array_equal(codec.decode(file), np.asarray(mutant.x)):
-            raise BadInput(f"{file} does not read back as it was written: is the disk in order?")
+            raise BadInput("not-writable", "snapshot", f"{file} does not read back as it was written: is the disk in order?")
         files = {file, codec.picture(file) or file}
         return file.name, sum(status.st_size for one in files if (status := one.status()) is not None)
 
@@ -215,7 +219,9 @@ class Store:
                 try:
                     tally.read_first(json.loads(unpack(rows[0][0])).get("first"))
                 except (ValueError, TypeError, AttributeError, zlib.error):
-                    raise BadInput(f"{self.run.path} holds a damaged snapshot; its faults are safe.") from None
+                    raise BadInput(
+                        "damaged", "snapshot", f"{self.run.path} holds a damaged snapshot; its faults are safe."
+                    ) from None
             tallies.append(tally.first)
         return tallies[0], tallies[1]
 
@@ -231,7 +237,9 @@ class Store:
                 None if row[15] is None else self.run.file(str(row[15])), None if row[16] is None else float(row[16]),
             )  # fmt: skip
         except (TypeError, ValueError):
-            raise BadInput(f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest.") from None
+            raise BadInput(
+                "damaged", "mutant", f"{where} holds a mutant that does not fit: it is damaged or no run of neurotest."
+            ) from None
 
     # -- snapshots
 
@@ -278,8 +286,10 @@ class Store:
                 entries[int(number)] = Entry(int(number), int(root), image, moved, bool(used), chains.read(json.loads(chain)))
         except (KeyError, ValueError, TypeError, zlib.error, SafetensorError) as error:
             raise BadInput(
+                "damaged",
+                "snapshot",
                 f"{self.run.path} cannot be resumed, its snapshot is damaged ({type(error).__name__}). Its faults are safe: "
-                "`neurotest families` and `neurotest report` still work; start a new campaign with another --out."
+                "`neurotest families` and `neurotest report` still work; start a new campaign with another --out.",
             ) from error
         self._on_disk = set(entries)
         return Snapshot(plain, arrays, entries, control)
@@ -299,7 +309,9 @@ def unpack(content: bytes, largest: int = LARGEST) -> bytes:
     stream = zlib.decompressobj()
     data = stream.decompress(content, largest + 1)
     if len(data) > largest:
-        raise BadInput(f"the run holds a row of more than {largest:,} bytes when unpacked: refused, it is damaged.")
+        raise BadInput(
+            "too-large", "row", f"the run holds a row of more than {largest:,} bytes when unpacked: refused, it is damaged."
+        )
     return data
 
 

@@ -59,7 +59,7 @@ class StoredFaults:
 
     def seed(self, fault: Kept) -> NDArray[np.generic]:
         if fault.position not in self.seeds:
-            raise BadInput(f"{self.where} names a seed that it does not hold: it is damaged.")
+            raise BadInput("damaged", "seeds", f"{self.where} names a seed that it does not hold: it is damaged.")
         return np.asarray(self.seeds[fault.position])
 
     def portable(self, fault: Kept) -> Kept | None:
@@ -80,7 +80,9 @@ def stored_faults(run: Run, per_family: int = PER_FAMILY) -> StoredFaults:
         return _of_campaign(run, per_family)
     if command in SUITES:
         return _of_suite(run, per_family)
-    raise BadInput(f"{run.path} is a run of {command!r}: faults are kept of runs of {', '.join((*CAMPAIGNS, *SUITES))}.")
+    raise BadInput(
+        "wrong-run", "", f"{run.path} is a run of {command!r}: faults are kept of runs of {', '.join((*CAMPAIGNS, *SUITES))}."
+    )
 
 
 def _of_campaign(run: Run, per_family: int) -> StoredFaults:
@@ -108,13 +110,13 @@ def _of_suite(run: Run, per_family: int) -> StoredFaults:
     """Of what an attack or the like made: all of it is in one file, beside its seeds. The smallest changes come first."""
     file = run.file(SUITE)
     if run["state"] != "done" or not file.exists():
-        raise BadInput(f"{run.path} is not finished, or has lost its {SUITE}: there are no faults to keep.")
+        raise BadInput("unfinished", "", f"{run.path} is not finished, or has lost its {SUITE}: there are no faults to keep.")
     with file.open() as stream:
         arrays = read_npz(stream, str(file), largest=LARGEST, names=("x", "y", "seeds", "positions", "fault"))
     x, y, seeds, positions, fault = (arrays[name] for name in ("x", "y", "seeds", "positions", "fault"))
     rows = run.inputs()
     if x.shape != seeds.shape or any(len(one) != len(x) for one in (y, positions, fault, rows)):
-        raise BadInput(f"{file} holds arrays that do not fit each other or the run: it is damaged.")
+        raise BadInput("damaged", "suite", f"{file} holds arrays that do not fit each other or the run: it is damaged.")
     distance = np.abs(x.astype(np.float64) - seeds).reshape(len(x), -1).sum(axis=1)
     contents, places = content_ids(np.asarray(seeds)), positions.astype(np.int64)
     families: dict[Key, list[int]] = {}
@@ -133,4 +135,8 @@ def refuse_code(where: str, *methods: str) -> None:
     """A method may name a further network: what comes from elsewhere must not make us load one."""
     for text in methods:
         if named_code({"method": text}):
-            raise BadInput(f"{where} names {text:.80}, which could run code: find the faults yourself with `neurotest fuzz`.")
+            raise BadInput(
+                "untrusted",
+                "",
+                f"{where} names {text:.80}, which could run code: find the faults yourself with `neurotest fuzz`.",
+            )

@@ -56,7 +56,7 @@ def stored(run: Run, target: Target, make: Make | None) -> Stored:
     outputs = store.mutants()
     mutants = outputs if make is not None else [m for m in outputs if m.file is not None]
     if not mutants:
-        raise BadInput(f"{run.path} made no output that can be judged.")
+        raise BadInput("empty", "suite", f"{run.path} made no output that can be judged.")
     parts = [_images(run, mutants[i : i + AT_ONCE], make) for i in range(0, len(mutants), AT_ONCE)]
     about: dict[str, Any] = {"classes": tuple(run["classes"]) or None, "spec": str(run.path)}
     labels = np.array([m.expected for m in mutants])
@@ -87,7 +87,9 @@ def _images(run: Run, mutants: list[StoredMutant], make: Make | None) -> np.ndar
     wrong = np.flatnonzero(content_ids(x) != np.array([m.content for m in mutants]))
     if len(wrong):
         raise BadInput(
+            "damaged",
+            "suite",
             f"output {mutants[int(wrong[0])].number} of {run.path} does not come out again as it was: the run is damaged or was "
-            "made by another version."
+            "made by another version.",
         )
     return x

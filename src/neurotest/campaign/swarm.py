@@ -93,7 +93,7 @@ def swarm(
 
         return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
-        raise BadInput("swarm needs a target and seeds (or resume=RUN to go on with one).")
+        raise BadInput("missing", "target", "swarm needs a target and seeds (or resume=RUN to go on with one).")
     plan = SwarmPlan(**{name: value for name, value in settings.items() if value is not None})
     return carry_out(_SwarmJob.prepare(plan, open_target(target), seeds, stop), out, progress)
 
@@ -128,13 +128,15 @@ class _SwarmJob(Job[SwarmResult]):
     def prepare(cls, plan: SwarmPlan, target: Target, seeds: AnyData, stop: Callable[[], bool] | None) -> _SwarmJob:
         fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
         if source.labels is None and fitness.labels and plan.labels_from == "data":
-            raise BadInput(UNLABELLED.format(what=source.what, fitness=fitness.name))
+            raise BadInput("no-labels", "seeds", UNLABELLED.format(what=source.what, fitness=fitness.name))
         chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(target, source)), keep_wrong=plan.keep_wrong)
         settings.check_shape(tuple(chosen.x.shape[1:]))
         if chosen.levels and settings.norm == "linf" and settings.radius * chosen.levels.steps < 1 - 1e-6:
             raise BadInput(
+                "out-of-range",
+                "radius",
                 f"radius={settings.radius:g}: less than one step of {chosen.levels.words}: no saved input could differ from its "
-                "seed."
+                "seed.",
             )
         spread = train = None
         if plan.train is not None and getattr(fitness, "scale", None) == "std":
@@ -259,7 +261,9 @@ class _SwarmJob(Job[SwarmResult]):
             self.notes = dict.fromkeys(str(note) for note in state["notes"])
         except (KeyError, TypeError, ValueError):
             raise BadInput(
-                f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm."
+                "damaged",
+                "record",
+                f"{run.path} cannot be resumed, its record is damaged. Its faults are safe; start a new swarm.",
             ) from None
 
     def _result(self, run: Run | None) -> SwarmResult:

@@ -77,7 +77,7 @@ def check(
 
         return go_on(resume, "check", again, progress, out=None if out is False else out)
     if target is None or data is None:
-        raise BadInput("check needs a target and data (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "target", "check needs a target and data (or resume=RUN to go on with a run).")
     settings = {**SETTINGS, **{name: value for name, value in given.items() if value is not None}}
     return carry_out(_Check.prepare(open_target(target), data, train, settings), out, progress)
 
@@ -91,7 +91,7 @@ def read_time(text: float | str) -> float:
     match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", str(text))
     seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else math.nan
     if not seconds >= 1:
-        raise BadInput(f"time={str(text)[:40]!r}: expected at least one second, such as 90s, 5m or 1h.")
+        raise BadInput("out-of-range", "time", f"time={str(text)[:40]!r}: expected at least one second, such as 90s, 5m or 1h.")
     return seconds
 
 
@@ -100,10 +100,10 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
     known = {name: entry.make() for name, entry in registry.entries("examination").items()}
     for name in [*(only or ()), *(skip or ())]:
         if name not in known:
-            raise BadInput(f"unknown examination {name!r}. {near(name, known)}")
+            raise BadInput("unknown-name", "examination", f"unknown examination {name!r}. {near(name, known)}")
     chosen = [one for name, one in known.items() if (not only or name in only) and name not in (skip or ())]
     if not chosen:
-        raise BadInput("only, skip: no examination is left; `neurotest list examination` names them.")
+        raise BadInput("empty", "only", "only, skip: no examination is left; `neurotest list examination` names them.")
     return sorted(chosen, key=lambda one: one.order)
 
 

@@ -92,7 +92,7 @@ class Attacks(Examination):
             progress=lambda done, total: subject.tick(),
         )  # fmt: skip
         if not len(result):
-            raise BadInput("no input is classified correctly")
+            raise BadInput("empty", "correct", "no input is classified correctly")
         return result
 
     def _examined(self, subject: Subject, curve: list[Point], ran_out: bool) -> Examined:

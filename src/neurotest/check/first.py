@@ -70,6 +70,8 @@ def _by_doubt(said: Answers) -> NDArray[np.int64]:
 def _by_neighbours(subject: Subject, picked: int) -> NDArray[np.int64]:
     """Of a quantity, which has no probabilities: the farthest from the truth of similar training inputs first."""
     if subject.train is None:
-        raise BadInput("a quantity has no probabilities to be unsure about: give --train DATA to compare with")
+        raise BadInput(
+            "missing", "train", "a quantity has no probabilities to be unsure about: give --train DATA to compare with"
+        )
     chosen = select(subject.target, subject.source, "disagreement", picked, train=subject.train, seed=subject.seed)
     return np.asarray(chosen.order, dtype=np.int64)

@@ -180,7 +180,11 @@ def _right(target: Target, source: Source, batch: int, progress: Progress | None
 
     classes = fit(target, source)
     if source.labels is None:
-        raise BadInput(f"{source.what} has no labels, and without them nobody knows which network is right: give labelled data.")
+        raise BadInput(
+            "no-labels",
+            "data",
+            f"{source.what} has no labels, and without them nobody knows which network is right: give labelled data.",
+        )
     check_labels(source, classes)
     parts = []
     with torch.inference_mode():

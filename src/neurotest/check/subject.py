@@ -66,7 +66,7 @@ class Subject:
     @property
     def labels(self) -> NDArray[np.int64]:
         if self.source.labels is None:
-            raise BadInput("the data have no labels")
+            raise BadInput("no-labels", "data", "the data have no labels")
         return self.source.labels
 
     @cached_property
@@ -76,8 +76,10 @@ class Subject:
         labels = self.source.labels
         if labels is not None and int(labels.max()) >= said.classes:
             raise BadInput(
+                "out-of-range",
+                "labels",
                 f"{self.source.what} has label {int(labels.max())}, but the target has {said.classes} classes: labels are the "
-                f"numbers 0 to {said.classes - 1}."
+                f"numbers 0 to {said.classes - 1}.",
             )
         return said
 

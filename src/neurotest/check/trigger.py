@@ -69,9 +69,9 @@ class Trigger(Examination):
     def examine(self, subject: Subject, clock: Clock) -> Examined:
         shape = subject.source.shape
         if len(shape) != 3 or min(shape[1:]) < 8:
-            raise BadInput("patches are for images of at least 8 x 8 pixels")
+            raise BadInput("unsuitable", "shape", "patches are for images of at least 8 x 8 pixels")
         if subject.target.bins is not None:
-            raise BadInput("a patch leads to a class, and the target predicts a quantity: see attacks")
+            raise BadInput("unsuitable", "outputs", "a patch leads to a class, and the target predicts a quantity: see attacks")
         classes = subject.said.classes
         usable = (
             subject.said.predicted == subject.labels if subject.source.labels is not None else np.ones(len(subject.said), bool)
@@ -133,7 +133,7 @@ class Trigger(Examination):
             loss = torch.nn.functional.cross_entropy(target.logits(from_unit(x, target.bounds)), wanted, reduction="sum")
             (gradient,) = torch.autograd.grad(loss / len(rows), logits, allow_unused=True)
             if gradient is None or not bool(gradient.isfinite().all()):
-                raise BadInput("the network has no usable gradient towards its inputs")
+                raise BadInput("no-gradient", "", "the network has no usable gradient towards its inputs")
             total += gradient
         return total
 

@@ -175,7 +175,7 @@ def _missing(name: str) -> Callable[[], None]:
     def missing() -> None:
         from neurotest.zoo import LAB as how
 
-        raise BadInput(f"`neurotest {name}` comes with neurotest-lab: {how}.")
+        raise BadInput("not-installed", name, f"`neurotest {name}` comes with neurotest-lab: {how}.")
 
     return missing
 

@@ -52,9 +52,9 @@ def cover(
 ) -> opt.Result:
     """Measure coverage: how much of the network the inputs exercise. It does not say how good they are as tests."""
     if by not in (None, "class"):
-        raise BadInput(f"--by {by}: expected class.")
+        raise BadInput("out-of-range", "by", f"--by {by}: expected class.")
     if not memory > 0:
-        raise BadInput(f"--memory {memory:g}: expected gigabytes above 0.")
+        raise BadInput("out-of-range", "memory", f"--memory {memory:g}: expected gigabytes above 0.")
     from neurotest.coverage import cover as measure
     from neurotest.target import load
 

@@ -44,7 +44,9 @@ def describe(
     """Describe neurons in words and show the inputs that activate them most: a table, contact sheets, a page."""
     opt.start_or_resume("describe", "TARGET and DATA", target is not None, resume)
     if resume is None and data is None and not method.startswith(("csv", "attributes")):
-        raise BadInput("DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y.")
+        raise BadInput(
+            "missing", "data", "DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y."
+        )
     from neurotest.semantics.describe.work import recorded
 
     loaded = opt.open_target(target, description, resume)

@@ -54,7 +54,7 @@ def explain(
 def check_ending(out: Path | None) -> None:
     """Before anything is computed."""
     if out is not None and out.suffix.lower() not in (".html", ".htm", ".md", ".json"):
-        raise BadInput(f"--out {out}: expected a name that ends in .html, .md or .json.")
+        raise BadInput("out-of-range", "out", f"--out {out}: expected a name that ends in .html, .md or .json.")
 
 
 def print_fault(explanation: Any) -> None:

@@ -184,7 +184,7 @@ def planned(
     from neurotest.errors import BadInput
 
     if resume is not None or seeds is None:
-        raise BadInput("--plan with --resume: what is left depends on the run; leave one of them out.")
+        raise BadInput("conflict", "plan", "--plan with --resume: what is left depends on the run; leave one of them out.")
     forecast = forecast_fuzz(
         loaded, seeds, guide, budget=budget, control=control, limit=limit, train=train, oracle=oracle, layers=layers,
         neuron=neuron, **settings,
@@ -204,7 +204,7 @@ def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | Non
 
     built = build_guide(guide or "goals")
     if not isinstance(built, Goals):
-        raise BadInput(f"--goal and --aim belong to the guide goals, not to {guide}.")
+        raise BadInput("conflict", "goal", f"--goal and --aim belong to the guide goals, not to {guide}.")
     return dataclasses.replace(built, goals=(*(goals or built.goals), *(f"aim(at={aim!r})" for aim in aims or ())))
 
 

@@ -55,10 +55,14 @@ def gate(
     files = list(weights or [])
     if new_weights is not None:
         if len(files) > 1:
-            raise BadInput("--new-weights with --weights twice: give --weights once, or twice without --new-weights.")
+            raise BadInput(
+                "conflict",
+                "new_weights",
+                "--new-weights with --weights twice: give --weights once, or twice without --new-weights.",
+            )
         files = [*files, new_weights]
         if len(files) == 1 and old.startswith("py:"):
-            raise BadInput("--new-weights: and the old network's? Give --weights, too.")
+            raise BadInput("missing", "weights", "--new-weights: and the old network's? Give --weights, too.")
     from neurotest.check.gate import gate as run
 
     before, after = load_targets([old, new], files, description, None)

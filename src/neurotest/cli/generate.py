@@ -142,14 +142,16 @@ def load_targets(targets: list[str], weights: list[Path], description: dict[str,
     """The targets; a network of the zoo has a description of its own, unless all are of the zoo."""
     if resume is not None and not targets and (weights or description):
         option = "weights" if weights else next(iter(description)).replace("_", "-")
-        raise BadInput(f"--{option}: of which target? Name the run's targets, too.")
+        raise BadInput("missing", "targets", f"--{option}: of which target? Name the run's targets, too.")
     if not weights and "weights" in description:  # of neurotest.toml
         weights = [description.pop("weights")]
     own = [target for target in targets if not target.startswith("zoo:")]
     take = [target for target in own if target.startswith("py:")] or own or list(targets)
     if weights and (not take or len(weights) not in (1, len(take))):
         raise BadInput(
-            f"--weights {len(weights)} times, but {len(take)} of the targets take it: give one for all, or one for each."
+            "wrong-count",
+            "weights",
+            f"--weights {len(weights)} times, but {len(take)} of the targets take it: give one for all, or one for each.",
         )
     files = iter(weights if len(weights) > 1 else weights * len(take))
     loaded = []

@@ -28,11 +28,11 @@ def init(
     from neurotest.files import write_text
 
     if FILE.exists() and not force:
-        raise BadInput(f"{FILE} is there already: --force writes over it.")
+        raise BadInput("exists", "", f"{FILE} is there already: --force writes over it.")
     others = {name: spec for name, spec in (("train", train), ("holdout", holdout)) if spec is not None}
     for name, spec in others.items():
         if not names_files(spec):
-            raise BadInput(f"--{name} {spec}: in {FILE} there may be {expected(name)}.")
+            raise BadInput("wrong-type", name, f"--{name} {spec}: in {FILE} there may be {expected(name)}.")
     proposal = propose(target, data, others=others, **description)
     text = proposal.toml(target, data)
     write_text(FILE, text)

@@ -46,19 +46,23 @@ def labels(
 ) -> opt.Result:
     """Add labels from a file to an adaptive selection. `neurotest select --resume RUN` then proposes the next batch."""
     if action not in ACTIONS:
-        raise BadInput(f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}.")
+        raise BadInput(
+            "unknown-name", "action", f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}."
+        )
     for name, value in (("replace", replace), ("confirmed", confirmed)):
         if value and action != "add":
-            raise BadInput(f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
+            raise BadInput("conflict", name, f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
     if action in ("show", "history"):
         if file is not None:
-            raise BadInput(f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
+            raise BadInput("conflict", "file", f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
         return _shown(run, history=action == "history")
     if action == "undo":
         return _undone(run, file, by)
     if file is None:
         raise BadInput(
-            "add: which file? `neurotest labels RUN add FILE`, with the columns file (or content, or position) and label."
+            "missing",
+            "file",
+            "add: which file? `neurotest labels RUN add FILE`, with the columns file (or content, or position) and label.",
         )
     from neurotest.select.adaptive.labelling import add_labels
 
@@ -202,7 +206,7 @@ def export(
     if form == "faults":
         return _faults(run, out, per_family, method, every)
     if per_family is not None:
-        raise BadInput("--per-family goes with --format faults: leave it out.")
+        raise BadInput("conflict", "per_family", "--per-family goes with --format faults: leave it out.")
     from neurotest.select.exchange import export as write
 
     result = write(run, form, out, method=method, every=every)
@@ -219,7 +223,7 @@ def export(
 
 def _faults(run: Path, out: Path, per_family: int | None, method: str | None, every: bool) -> opt.Result:
     if method is not None or every:
-        raise BadInput("--method and --all are of selections: --format faults takes neither.")
+        raise BadInput("conflict", "format", "--method and --all are of selections: --format faults takes neither.")
     from neurotest.campaign.faults import export_faults
     from neurotest.campaign.stored_faults import PER_FAMILY
 

@@ -310,7 +310,7 @@ def start_or_resume(command: str, needs: str, complete: bool, resume: Path | Non
     from neurotest.errors import BadInput
 
     if resume is None and not complete:
-        raise BadInput(f"{command} needs {needs}, or --resume RUN.")
+        raise BadInput("missing", "target", f"{command} needs {needs}, or --resume RUN.")
 
 
 @contextmanager
@@ -332,7 +332,7 @@ def refuse_on_resume(reason: str, **options: Any) -> None:
 
     for name, value in options.items():
         if value not in (None, [], {}):
-            raise BadInput(f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
+            raise BadInput("conflict", name, f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
 
 
 def _names_training(path: Any) -> bool:
@@ -353,7 +353,7 @@ def set_threads(threads: int | None) -> None:
     from neurotest.errors import BadInput
 
     if threads < 1:
-        raise BadInput(f"--threads {threads}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "threads", f"--threads {threads}: expected an integer >= 1.")
     import torch
 
     torch.set_num_threads(threads)
@@ -374,4 +374,4 @@ def at_least(name: str, value: int | None, least: int = 1) -> None:
     from neurotest.errors import BadInput
 
     if value is not None and value < least:
-        raise BadInput(f"--{name} {value}: expected an integer >= {least}.")
+        raise BadInput("out-of-range", name, f"--{name} {value}: expected an integer >= {least}.")

@@ -87,7 +87,7 @@ def select(
 
         others = (target, pool, method, budget, resume, train, originals, labels, layers, neuron, out, limit)
         if any(value is not None for value in others):
-            raise BadInput("--status RUN stands alone: it looks at the run and changes nothing.")
+            raise BadInput("conflict", "status", "--status RUN stands alone: it looks at the run and changes nothing.")
         return stands(status)
     if resume is not None:
         from neurotest.cli.labels import go_on
@@ -98,10 +98,14 @@ def select(
             seed=seed, limit=limit, batch=batch, strict=strict, **description,
         )  # fmt: skip
         if target is not None and pool is not None:
-            raise BadInput("select --resume RUN [POOL]: it needs no network, and the pool only if it was moved.")
+            raise BadInput(
+                "conflict", "resume", "select --resume RUN [POOL]: it needs no network, and the pool only if it was moved."
+            )
         return go_on(resume, budget, target, files)
     if target is None or pool is None:
-        raise BadInput("say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN.")
+        raise BadInput(
+            "missing", "target", "say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN."
+        )
     from neurotest.select import compare
     from neurotest.select.api import default_method
     from neurotest.target import load

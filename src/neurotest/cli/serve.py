@@ -24,12 +24,12 @@ def need_packages() -> None:
         import fastapi  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError:
-        raise BadInput(INSTALL) from None
+        raise BadInput("not-installed", "serve", INSTALL) from None
 
 
 def check_port(port: int | None) -> None:
     if port is not None and not 0 <= port <= 65535:
-        raise BadInput(f"--port {port}: expected 0 (any that is free) to 65535.")
+        raise BadInput("out-of-range", "port", f"--port {port}: expected 0 (any that is free) to 65535.")
 
 
 @opt.takes_target
@@ -69,13 +69,13 @@ def label(
     for name, value in (("round", per_round), ("limit", limit), ("batch", batch)):
         opt.at_least(name, value)
     if stop is not None and not 0 < stop < 1:
-        raise BadInput(f"--stop {stop:g}: expected a fault rate between 0 and 1, for example 0.05.")
+        raise BadInput("out-of-range", "stop", f"--stop {stop:g}: expected a fault rate between 0 and 1, for example 0.05.")
     if pool is None:
         refuse_settings({"method": method, "out": out, "limit": limit}, {**description, "train": train})
         path = Path(run)
     else:
         if again is not None:
-            raise BadInput("--pool goes with `neurotest label RUN`: here the pool is the second argument.")
+            raise BadInput("conflict", "pool", "--pool goes with `neurotest label RUN`: here the pool is the second argument.")
         path = begin(run, pool, method, train=train, size=per_round, out=out, seed=seed, limit=limit, batch=batch,
                      strict=strict, quiet=quiet, description=description)  # fmt: skip
     from neurotest.serve.label_api import run as serve_page
@@ -89,7 +89,9 @@ def refuse_settings(settings: dict[str, Any], description: dict[str, Any]) -> No
     named = [name for name, value in settings.items() if value is not None]
     named += [name for name in description if f"--{name.replace('_', '-')}" in typed]
     if named:
-        raise BadInput(f"--{named[0].replace('_', '-')} goes with `neurotest label TARGET POOL`: a run has it already.")
+        raise BadInput(
+            "conflict", named[0], f"--{named[0].replace('_', '-')} goes with `neurotest label TARGET POOL`: a run has it already."
+        )
 
 
 def begin(
@@ -109,9 +111,11 @@ def begin(
     method = method or ("disagreement" if numbers else "adaptive")
     if (registry.parse(method)[0] == "adaptive") == numbers:
         raise BadInput(
+            "unsuitable",
+            "method",
             f"--method {method}: it learns from classes, and the target predicts a quantity; use disagreement, or unsteady."
             if numbers
-            else f"--method {method}: labelling goes on with adaptive, which learns from every label."
+            else f"--method {method}: labelling goes on with adaptive, which learns from every label.",
         )
     source, _ = open_counted(loaded, pool, strict=settings.pop("strict"), limit=settings.pop("limit"))
     unlabelled, picks = source.without_labels(), min(size or ROUND, len(source))

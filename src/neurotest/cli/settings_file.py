@@ -30,12 +30,18 @@ def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
         sections = tomllib.loads(text)
     for section, content in sections.items():
         if section not in SECTIONS or not isinstance(content, dict):
-            raise BadInput(f"{file}: [target] and [data] are read, and nothing but them; there is {shown(section)}.")
+            raise BadInput(
+                "unknown-option",
+                str(section),
+                f"{file}: [target] and [data] are read, and nothing but them; there is {shown(section)}.",
+            )
         for key, value in content.items():
             if key not in SECTIONS[section]:  # a target to load is not among them: a file found by chance must not run code
-                raise BadInput(f"{file}: [{section}] has no key {shown(key)}. {near(key, SECTIONS[section])}")
+                raise BadInput(
+                    "unknown-option", str(key), f"{file}: [{section}] has no key {shown(key)}. {near(key, SECTIONS[section])}"
+                )
             if not (names_files(value) if section == "data" else declared(TargetSettings)[key].kind.fits(value)):
-                raise BadInput(f"{file}: {key} = {shown(value)}: expected {expected(key)}.")
+                raise BadInput("wrong-type", key, f"{file}: {key} = {shown(value)}: expected {expected(key)}.")
     found: dict[str, Any] = sections.get(wanted, {})
     return found
 

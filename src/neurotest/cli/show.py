@@ -167,9 +167,11 @@ def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> 
             try:
                 value = value[int(part) if isinstance(value, list) else part]
             except (LookupError, TypeError, ValueError):
-                raise BadInput(f"--fail-if {condition!r}: the result has no number {path!r}.") from None
+                raise BadInput(
+                    "unknown-name", "fail_if", f"--fail-if {condition!r}: the result has no number {path!r}."
+                ) from None
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise BadInput(f"--fail-if {condition!r}: {path!r} is no number.")
+            raise BadInput("wrong-type", "fail_if", f"--fail-if {condition!r}: {path!r} is no number.")
         holds = {">": value > limit, "<": value < limit, ">=": value >= limit, "<=": value <= limit, "==": value == limit}[sign]
         if holds:
             print(f"neurotest: failed: {path} is {value:g}, --fail-if {condition!r}", file=sys.stderr)
@@ -184,7 +186,9 @@ def check_names(conditions: Sequence[str] | None, numbers: Sequence[str] | None)
             closest = near(name, numbers).removeprefix("Known: ")
             closest = f"{closest} " if closest.startswith("Did") else ""
             raise BadInput(
-                f"--fail-if {condition!r}: the result has no number {name!r}. {closest}There are {', '.join(numbers)}."
+                "unknown-name",
+                "fail_if",
+                f"--fail-if {condition!r}: the result has no number {name!r}. {closest}There are {', '.join(numbers)}.",
             )
 
 
@@ -196,4 +200,4 @@ def read_condition(condition: str) -> tuple[str, str, float]:
             raise ValueError
         return match[1], match[2], float(match[3])
     except ValueError:
-        raise BadInput(f"--fail-if {condition!r}: write NUMBER>LIMIT, for example 'fdr>0.05'.") from None
+        raise BadInput("syntax", "fail_if", f"--fail-if {condition!r}: write NUMBER>LIMIT, for example 'fdr>0.05'.") from None

@@ -199,11 +199,13 @@ def _faulty_training(
 
     kinds = [k for k, chosen in (("polluted", pollute is not None), ("underfit", underfit), ("overfit", overfit)) if chosen]
     if len(kinds) > 1:
-        raise BadInput("--pollute, --underfit and --overfit: give one of them.")
+        raise BadInput("conflict", "pollute", "--pollute, --underfit and --overfit: give one of them.")
     if not kinds:
         every = {**others, "--class": settings["label"], "--specific": settings["specific"] or None}
         if useless := [option for option, value in every.items() if value is not None]:
-            raise BadInput(f"{useless[0]}: this is for faulty training; add --pollute 10%, --underfit or --overfit.")
+            raise BadInput(
+                "missing", "pollute", f"{useless[0]}: this is for faulty training; add --pollute 10%, --underfit or --overfit."
+            )
         return None
     if kinds[0] != "polluted":
         return Faulty(kind=kinds[0], seed=settings["seed"])  # type: ignore[arg-type]
@@ -211,7 +213,7 @@ def _faulty_training(
     try:
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise BadInput(f"--pollute {text}: expected a share, for example 10% or 0.1.") from None
+        raise BadInput("out-of-range", "pollute", f"--pollute {text}: expected a share, for example 10% or 0.1.") from None
     return Faulty(kind="polluted", share=share, **settings)
 
 
@@ -265,10 +267,10 @@ def _root(folder: Path | None, root: Path | None) -> Path:
     from neurotest.runs.places import ROOT
 
     if folder is not None and root is not None and folder != root:
-        raise BadInput(f"{folder} and --root {root}: name one folder of runs.")
+        raise BadInput("conflict", "root", f"{folder} and --root {root}: name one folder of runs.")
     named = folder or root
     if named is not None and not named.exists():
-        raise BadInput(f"{named} does not exist: name the folder that holds the runs.")
+        raise BadInput("not-found", "root", f"{named} does not exist: name the folder that holds the runs.")
     return named or ROOT
 
 
@@ -309,7 +311,7 @@ def runs_clean(
     from neurotest.runs.listing import clean
 
     if keep is None and older_than is None and not unfinished:
-        raise BadInput("say which runs: --keep N, --older-than DAYS or --unfinished.")
+        raise BadInput("missing", "keep", "say which runs: --keep N, --older-than DAYS or --unfinished.")
     root = _root(folder, root)
     if not yes and not typer.confirm(f"remove runs from {root}?", err=True):
         raise typer.Exit(0)
@@ -330,6 +332,6 @@ def report(
     from neurotest.report import write_report
 
     if map_ not in LAYOUTS:
-        raise BadInput(f"--map {map_}: expected {', '.join(LAYOUTS)}.")
+        raise BadInput("out-of-range", "map", f"--map {map_}: expected {', '.join(LAYOUTS)}.")
     page = write_report(run, out, layout=None if map_ == "none" else map_)
     return {"report": str(page)}, lambda: print(page)

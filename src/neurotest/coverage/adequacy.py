@@ -43,7 +43,11 @@ class Adequacy(Settings, ABC):
         values = np.asarray(traces.values)
         good = np.isfinite(values).all(axis=1)
         if not good.any():
-            raise BadInput(f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train.")
+            raise BadInput(
+                "not-finite",
+                "train",
+                f"surprise needs finite training activations: of {len(values)} inputs none is usable. Give --train.",
+            )
         keep = self._features(values[good])
         points = values[good][:, keep].astype(np.float64)
         rule, notes = self._fit(points, np.asarray(traces.predicted)[good], seed)
@@ -56,8 +60,10 @@ class Adequacy(Settings, ABC):
         kept = np.flatnonzero(variance >= self.min_var)
         if not len(kept):
             raise BadInput(
+                "empty",
+                "min_var",
                 f"min_var={self.min_var:g} leaves no neuron: the greatest variance over the training data is "
-                f"{variance.max():.3g}. Give more training inputs, other --layers or a smaller min_var."
+                f"{variance.max():.3g}. Give more training inputs, other --layers or a smaller min_var.",
             )
         if self.features is not None and len(kept) > self.features:
             kept = np.sort(kept[np.argsort(-variance[kept], kind="stable")[: self.features]])
@@ -156,7 +162,11 @@ class DSA(Adequacy):
 
     def _fit(self, points: Floats, classes: Classes, seed: int) -> tuple[Rule, Notes]:
         if len(np.unique(classes)) < 2:
-            raise BadInput("dsa needs training inputs of at least two predicted classes: give more of them with --train DATA.")
+            raise BadInput(
+                "too-few",
+                "train",
+                "dsa needs training inputs of at least two predicted classes: give more of them with --train DATA.",
+            )
         return _Between(points, classes, self.reference).score, ()
 
 

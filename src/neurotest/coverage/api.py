@@ -62,7 +62,7 @@ def cover(
     requested = _criteria(criteria)
     source, width = open_counted(target, data, strict=strict, limit=limit)
     if by not in (None, "class"):
-        raise BadInput(f"by={by!r}: expected class.")
+        raise BadInput("out-of-range", "by", f"by={by!r}: expected class.")
     context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
     several = Several(requested)
     chosen = _fitting(requested, {"layers": layers, "neuron": neuron}, context, several)
@@ -127,11 +127,17 @@ def _of_layers(criterion: Criterion, context: Context, value: Value) -> Value:
 def _criteria(criteria: Any) -> dict[str, Criterion]:
     several = [criteria] if isinstance(criteria, (str, Criterion)) else list(criteria)
     if not several:
-        raise BadInput("criteria: none was given. Name at least one, for example nlc or kmnc:1000 (`neurotest list criterion`).")
+        raise BadInput(
+            "missing",
+            "criteria",
+            "criteria: none was given. Name at least one, for example nlc or kmnc:1000 (`neurotest list criterion`).",
+        )
     named = {one if isinstance(one, str) else repr(one): registry.build("criterion", one) for one in several}
     for name, criterion in named.items():
         if not isinstance(criterion, Criterion):
-            raise BadInput(f"{name} is no criterion: give a name of `neurotest list criterion` or a Criterion.")
+            raise BadInput(
+                "wrong-type", "criteria", f"{name} is no criterion: give a name of `neurotest list criterion` or a Criterion."
+            )
     return named
 
 
@@ -181,8 +187,10 @@ def _check_memory(chosen: Criteria, context: Context, inputs: int, allowed: floa
         worst = max(each, key=lambda name: each[name])
         less = chosen[worst].shrink.format(**vars(chosen[worst]))
         raise BadInput(
+            "too-large",
+            "memory",
             f"about {total / 1e9:.1f} GB of memory would be needed, {each[worst] / 1e9:.1f} GB of it by {worst}, and "
-            f"{allowed / 1e9:g} GB are allowed: use {less}, or allow it with --memory {int(np.ceil(total / 1e9))}."
+            f"{allowed / 1e9:g} GB are allowed: use {less}, or allow it with --memory {int(np.ceil(total / 1e9))}.",
         )
     names = ", ".join(chosen)
     if total:

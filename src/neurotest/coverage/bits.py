@@ -37,7 +37,9 @@ class PackedState(State):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         packed, size = np.asarray(state["bits"], dtype=np.uint8), (self.bits.size + 7) // 8
         if packed.size != size:
-            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {size}.")
+            raise BadInput(
+                "damaged", "bits", f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {size}."
+            )
         self.bits = np.unpackbits(packed, count=self.bits.size).astype(bool).reshape(self.bits.shape)
 
 

@@ -141,7 +141,7 @@ class CAC(Criterion):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.neuron != "channel":
-            raise BadInput(f"neuron={self.neuron!r}: connections are between channels; leave it out.")
+            raise BadInput("unsuitable", "neuron", f"neuron={self.neuron!r}: connections are between channels; leave it out.")
 
     @property
     def want(self) -> Want:
@@ -280,7 +280,11 @@ class CausalState(State):
         for name, now in zip((edges.link.name for edges in self.edges), self.counts, strict=True):
             counts = np.asarray(state[f"counts/{name}"], dtype=np.int32)
             if counts.shape != now.shape:
-                raise BadInput(f"the saved state of cac has tables of shape {counts.shape} for layer {name}, not {now.shape}.")
+                raise BadInput(
+                    "damaged",
+                    "tables",
+                    f"the saved state of cac has tables of shape {counts.shape} for layer {name}, not {now.shape}.",
+                )
             new = np.zeros((*now.shape[:2], self._cells), dtype=np.int32)
             new[..., :-1] = counts
             flat.append(new.ravel())

@@ -131,7 +131,11 @@ class ClusterState(State):
         for name, size in self.layout.sizes.items():
             vectors = np.asarray(state[f"kept/{name}"], dtype=np.float64)
             if vectors.ndim != 2 or vectors.shape[1] != size:
-                raise BadInput(f"the saved state of cc has vectors of shape {vectors.shape} for {name} with {size} neurons.")
+                raise BadInput(
+                    "damaged",
+                    "vectors",
+                    f"the saved state of cc has vectors of shape {vectors.shape} for {name} with {size} neurons.",
+                )
             kept[name] = _Kept(size)
             kept[name].add(vectors)
         self.kept = kept

@@ -116,9 +116,17 @@ class State(ABC):
     def merge(self, other: Self) -> None:
         """Take in what another state accumulated over other inputs."""
         if not self.criterion.mergeable:
-            raise BadInput(f"{self.criterion!r} depends on the order of inputs: its states cannot be merged; use one worker.")
+            raise BadInput(
+                "unsupported",
+                "merge",
+                f"{self.criterion!r} depends on the order of inputs: its states cannot be merged; use one worker.",
+            )
         if (self.criterion, dict(self.layout.sizes)) != (other.criterion, dict(other.layout.sizes)):
-            raise BadInput(f"states of other criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}.")
+            raise BadInput(
+                "conflict",
+                "merge",
+                f"states of other criteria or layers cannot be merged: {self.criterion!r} and {other.criterion!r}.",
+            )
         self.seen += other.seen
         self.bad = self.bad + other.bad
         self._merge(other)
@@ -144,9 +152,13 @@ class State(ABC):
     def load(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Take over what `state_dict` of an equally started state gave."""
         if missing := sorted({*self.state_dict()} - set(state)):
-            raise BadInput(f"the saved state of {self.criterion!r} lacks {', '.join(missing)}: it belongs to another criterion.")
+            raise BadInput(
+                "damaged",
+                "state",
+                f"the saved state of {self.criterion!r} lacks {', '.join(missing)}: it belongs to another criterion.",
+            )
         if np.asarray(state["nonfinite"]).shape != self.bad.shape:
-            raise BadInput(f"the saved state of {self.criterion!r} is of a network with other layers.")
+            raise BadInput("changed", "layers", f"the saved state of {self.criterion!r} is of a network with other layers.")
         self.seen = int(np.asarray(state["seen"]).ravel()[0])
         self.bad = np.array(state["nonfinite"], dtype=np.int64)
         self.restore(state)

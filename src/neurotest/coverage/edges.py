@@ -126,20 +126,28 @@ def find_links(target: Target, layers: str, parent: str, most: int | None = None
         module = target.module.get_submodule(layer.module)
         if layer.function or not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
             what = f"{layer.name!r} is a {'function' if layer.function else type(module).__name__}"
-            raise BadInput(f"cac needs modules that are convolutions or dense layers; {what}: choose --layers.")
+            raise BadInput(
+                "unsuitable", "layers", f"cac needs modules that are convolutions or dense layers; {what}: choose --layers."
+            )
         if not isinstance(module, nn.Linear) and (module.groups != 1 or module.padding_mode != "zeros"):
-            raise BadInput(f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.")
+            raise BadInput(
+                "unsuitable",
+                "convolution",
+                f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.",
+            )
         link = Link(layer, module)
         if before is not None:
             if parent == "previous" and link.in_channels % before.out_channels:
                 raise BadInput(
+                    "unsuitable",
+                    "parent",
                     f"parent='previous': {layer.name} takes {link.in_channels} channels and {before.name} makes "
-                    f"{before.out_channels}; they do not follow each other. Use parent=input."
+                    f"{before.out_channels}; they do not follow each other. Use parent=input.",
                 )
             links.append(Link(layer, module, before if parent == "previous" else None, most))
         before = link
     if not links:
-        raise BadInput(f"layers={layers!r}: cac needs at least two layers that follow each other.")
+        raise BadInput("too-few", "layers", f"layers={layers!r}: cac needs at least two layers that follow each other.")
     return links
 
 

@@ -30,7 +30,7 @@ def forecast_cover(
     trained = None if train is None else open_counted(target, train)[0]
     opened = opening(began)
     if len(source) < LARGE or (trained is not None and len(trained) < LARGE):
-        raise BadInput(f"--plan times {LARGE} inputs, and there are not as many: run it without.")
+        raise BadInput("too-few", "plan", f"--plan times {LARGE} inputs, and there are not as many: run it without.")
     chosen = {}
     for name, criterion in _criteria(criteria).items():
         changes = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value is not None}

@@ -74,7 +74,11 @@ def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clu
             if values is not None:
                 members.append(values[chosen])
     if not rows:
-        raise BadInput("npc needs correctly classified training inputs: the target classifies none of the given ones correctly.")
+        raise BadInput(
+            "empty",
+            "train",
+            "npc needs correctly classified training inputs: the target classifies none of the given ones correctly.",
+        )
     notes = (f"class {', '.join(map(str, few))} has no correctly classified training input and no path.",) if few else ()
     order = np.array([c for c, _ in rows], dtype=np.int64)
     return Abstract(order, np.stack([path for _, path in rows]), tuple(members), notes)
@@ -159,7 +163,7 @@ class NPC(Criterion):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.neuron != "channel":
-            raise BadInput(f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
+            raise BadInput("unsuitable", "neuron", f"neuron={self.neuron!r}: decision paths are made of channels; leave it out.")
         _ = self.relevance
 
     @property

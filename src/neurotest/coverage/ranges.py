@@ -205,7 +205,9 @@ class PackedSectionState(SectionState):
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         packed = np.asarray(state["bits"], dtype=np.uint8)
         if packed.size != self.bits.size:
-            raise BadInput(f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {self.bits.size}.")
+            raise BadInput(
+                "damaged", "bits", f"the saved state of {self.criterion!r} has {packed.size} bytes of bits, not {self.bits.size}."
+            )
         self.bits = packed.reshape(self.bits.shape).copy()
 
 

@@ -63,7 +63,7 @@ class Coverage:
 
     def __getitem__(self, name: str) -> Measured:
         if name in self.errors:
-            raise BadInput(self.errors[name])
+            raise BadInput("unsuitable", name, self.errors[name])
         return self.criteria[name]
 
     @property

@@ -50,9 +50,13 @@ class Surprise(Criterion):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.buckets in ("sadl", "dnn_tip") and self.sections is None:
-            raise BadInput(f"buckets={self.buckets}: say how many with sections=1000.")
+            raise BadInput("out-of-range", "buckets", f"buckets={self.buckets}: say how many with sections=1000.")
         if self.buckets == "floor" and (self.sections is None) != (self.upper is None):
-            raise BadInput("sections and upper go together: the share of sections of 0 .. upper; without both, buckets count.")
+            raise BadInput(
+                "conflict",
+                "sections",
+                "sections and upper go together: the share of sections of 0 .. upper; without both, buckets count.",
+            )
         _ = self.adequacy  # its settings are checked now, not after the training pass
 
     @property

@@ -24,5 +24,9 @@ def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
         return speakers.read(split, wanted, spec=spec)
     prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
     if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
-        raise BadInput(f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).")
+        raise BadInput(
+            "not-found",
+            "data",
+            f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR).",
+        )
     return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.classes(plain))

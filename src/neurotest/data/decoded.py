@@ -33,7 +33,9 @@ class Decoder(Protocol[G]):
 def refuse(skipped: Sequence[Skipped]) -> None:
     if skipped:
         more = f" (and {len(skipped) - 1} more)" if len(skipped) > 1 else ""
-        raise BadInput(f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict.")
+        raise BadInput(
+            "unreadable", "strict", f"{skipped[0].file}: {skipped[0].reason}{more}; repair or remove it, or leave out --strict."
+        )
 
 
 def decode_all(files: Sequence[F], decoder: Decoder[F], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
@@ -65,7 +67,9 @@ def decode_all(files: Sequence[F], decoder: Decoder[F], wanted: Wanted, skipped:
         first, what = skipped[0], about["spec"] or "the data"
         hint = "".join(f" {sentence}" for sentence in about["notes"].get("warnings", ())[:1] if "--" in sentence)
         raise BadInput(
-            f"{what}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}"
+            "empty",
+            "data",
+            f"{what}: none of its {len(skipped)} {decoder.things} can be used; first {first.file}: {first.reason}.{hint}",
         )
     sentences = [
         f"{len(names)} file{'s have' if len(names) > 1 else ' has'} {change} (first: {names[0]})."
@@ -126,9 +130,15 @@ class FolderSource(Source):
             try:
                 row[...] = decoded()[0]
             except Unusable as error:
-                raise BadInput(f"{file.path} can no longer be read ({error}); leave the folder alone during a run.") from error
+                raise BadInput(
+                    "changed", "file", f"{file.path} can no longer be read ({error}); leave the folder alone during a run."
+                ) from error
             if self._ids is not None and content_ids(row[None])[0] != self._ids[i]:
-                raise BadInput(f"{file.path} has changed since the folder was opened; leave the folder alone during a run.")
+                raise BadInput(
+                    "changed",
+                    "file",
+                    f"{file.path} has changed since the folder was opened; leave the folder alone during a run.",
+                )
         return rows
 
     def _keep(self, index: npt.NDArray[np.int64]) -> None:

@@ -40,8 +40,10 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
         raise BadInput(
+            "not-found",
+            "data",
             f"{spec}: the frames are not in {file.parent}, and they may not be passed on: bring {FILE} yourself and run "
-            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing)."
+            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing).",
         )
     source = open_npz(f"{file}#x,turn,nhwc", wanted)
     quantities = source.quantities
@@ -54,7 +56,9 @@ def get(folder: Path | None) -> Path:
     if all((place / f"{split}.npz").is_file() for split in ("train", "test")):
         return place
     if folder is None:
-        raise BadInput(f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR.")
+        raise BadInput(
+            "missing", "from", f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR."
+        )
     x = _frames(next((one for one in (folder / FILE, folder / NAME / FILE) if one.is_file()), folder / FILE))
     turn = turns(x.mean(axis=3))
     for split, rows in splits(len(turn)).items():
@@ -71,7 +75,9 @@ def _frames(file: Path) -> Array:
         x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST, names=("x",))["x"])
     digest = hashlib.sha256(x.tobytes()).hexdigest()
     if digest != SHA256:
-        raise BadInput(f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames.")
+        raise BadInput(
+            "damaged", "digest", f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."
+        )
     return x
 
 

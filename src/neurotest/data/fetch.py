@@ -77,7 +77,7 @@ def get(
     if name == SPEAKERS:
         return speakers.get(folder, progress)
     if name not in COMPLETE:
-        raise BadInput(f"no data set {name!r} can be fetched. {near(name, (*NAMES, *BROUGHT))}")
+        raise BadInput("unknown-name", "name", f"no data set {name!r} can be fetched. {near(name, (*NAMES, *BROUGHT))}")
     wanted = COMPLETE[name]
     place = files.data_dir() / name
     total, before = sum(size for size, _ in wanted.files.values()), 0
@@ -115,11 +115,11 @@ def _opened(name: str, file: str, folder: Path | None, address: str) -> Iterator
             yield stream, address.rstrip("/") + f"/{file}.gz", True
         return
     if not folder.is_dir():
-        raise BadInput(f"--from {folder}: there is no such folder; name the one that holds {file}[.gz].")
+        raise BadInput("not-found", "from", f"--from {folder}: there is no such folder; name the one that holds {file}[.gz].")
     places = [inside / (file + ending) for inside in (folder, folder / name) for ending in ("", ".gz")]
     local = next((place for place in places if place.is_file()), None)
     if local is None:
-        raise BadInput(f"--from {folder}: {file}[.gz] of {name} is neither there nor in {folder / name}.")
+        raise BadInput("not-found", "files", f"--from {folder}: {file}[.gz] of {name} is neither there nor in {folder / name}.")
     with open(local, "rb") as stream:
         yield stream, str(local), local.suffix == ".gz"
 
@@ -130,14 +130,18 @@ def _download(address: str, name: str) -> Iterator[BinaryIO]:
     from urllib.request import urlopen
 
     if not address.startswith(("http://", "https://")):
-        raise BadInput(f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR.")
+        raise BadInput(
+            "syntax", "address", f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR."
+        )
     instead = f"Try again later, or bring the files yourself: neurotest data get {name} --from DIR"
     try:
         answer = urlopen(address, timeout=TIMEOUT)
     except HTTPError as error:
-        raise BadInput(f"{address} answers {error.code} {error.reason}. {instead}") from error
+        raise BadInput("download-failed", "status", f"{address} answers {error.code} {error.reason}. {instead}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise BadInput(f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}") from error
+        raise BadInput(
+            "download-failed", "", f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}"
+        ) from error
     with answer:
         yield cast(BinaryIO, answer)
 
@@ -147,7 +151,11 @@ def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], 
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
-            raise BadInput(f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.") from error
+            raise BadInput(
+                "download-failed",
+                "content",
+                f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.",
+            ) from error
 
 
 class _Tee:

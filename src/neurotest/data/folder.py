@@ -139,16 +139,22 @@ def _reason(error: Exception) -> str:
 
 def _bomb(file: Picture, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
-    return BadInput(f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.")
+    return BadInput(
+        "too-large",
+        "pixels",
+        f"{file.path}: {size}; more than {limit} megapixels are not decoded (a bomb?). Remove or shrink it.",
+    )
 
 
 def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ...]:
     """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
-        raise BadInput(f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead.")
+        raise BadInput(
+            "unsuitable", "channels", f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
+        )
     if shape is not None and preprocess.grey and shape[0] != 1:
-        raise BadInput(f"grey: the target expects {shape_text(shape)}, three channels: leave out --grey.")
+        raise BadInput("conflict", "grey", f"grey: the target expects {shape_text(shape)}, three channels: leave out --grey.")
     size: tuple[int, ...] | None = None if shape is None else shape[1:]
     if preprocess.fits_any_size:
         size = preprocess.output(size)  # type: ignore[arg-type]

@@ -26,20 +26,26 @@ def open_idx(rest: str, wanted: Wanted) -> Source:
     """The MNIST format: `idx:FOLDER/PREFIX` reads PREFIX-images-idx3-ubyte and, if there, PREFIX-labels-idx1-ubyte (or .gz)."""
     prefix = user_path(rest, f"idx:{rest}")
     if not prefix.name:
-        raise BadInput(f"idx:{rest} names no files: write idx:FOLDER/PREFIX. {_prefixes(prefix)}")
+        raise BadInput("missing", "files", f"idx:{rest} names no files: write idx:FOLDER/PREFIX. {_prefixes(prefix)}")
     return read_pair(prefix, wanted, spec=f"idx:{rest}")
 
 
 def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ...] | None = None) -> Source:
     images = find_file(prefix, IMAGES)
     if images is None:
-        raise BadInput(f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}")
+        raise BadInput(
+            "not-found", "files", f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}"
+        )
     count, x = _read(images, 3, wanted.first)
     labels = None
     if (file := find_file(prefix, LABELS)) is not None:
         label_count, labels = _read(file, 1, wanted.first)
         if label_count != count:
-            raise BadInput(f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one.")
+            raise BadInput(
+                "wrong-count",
+                "labels",
+                f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one.",
+            )
     return ArraySource(x[:, None], labels, spec=spec, classes=classes)
 
 
@@ -78,15 +84,21 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows, disk=on_disk(path))
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
         if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
-            raise BadInput(f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again.")
+            raise BadInput(
+                "damaged", "size", f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again."
+            )
     return shape[0], array
 
 
 def _header(head: bytes, dimensions: int, what: str) -> tuple[int, ...]:
     numbers = np.frombuffer(head, ">u4") if len(head) == 4 + 4 * dimensions else np.zeros(1, np.uint32)
     if numbers[0] != BYTE << 8 | dimensions:
-        raise BadInput(f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format.")
+        raise BadInput(
+            "damaged",
+            "header",
+            f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format.",
+        )
     shape = tuple(int(side) for side in numbers[1:])
     if 0 in shape:
-        raise BadInput(f"{what} is empty (shape {shape}); there is nothing to test.")
+        raise BadInput("empty", "", f"{what} is empty (shape {shape}); there is nothing to test.")
     return shape

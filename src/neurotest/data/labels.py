@@ -47,11 +47,17 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
         for where, key, label in _rows(path, confirmed):
             if key in labels and labels[key] != label:
                 raise BadInput(
-                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
+                    "conflict",
+                    "label",
+                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.",
                 )
             labels[key], seen[key] = label, where
     if not labels:
-        raise BadInput(f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first.")
+        raise BadInput(
+            "empty",
+            "labels",
+            f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first.",
+        )
     return labels
 
 
@@ -72,8 +78,10 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     column = next((name for name in LABELS if name in columns), None)
     if column is None or not {"position", "content", *FILES} & set(columns):
         raise BadInput(
+            "unknown-option",
+            "columns",
             f"{path} has the columns {', '.join(columns) or 'none'}: expected label and file (or {', '.join(FILES[1:])}), "
-            "position or content."
+            "position or content.",
         )
     for row in reader:
         label = read_label(row.get(column))
@@ -99,7 +107,9 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
         if number < 0:
             raise ValueError
     except ValueError:
-        raise BadInput(f"{where}: position {shown(position)} is no number of an input (0 is the first).") from None
+        raise BadInput(
+            "syntax", "position", f"{where}: position {shown(position)} is no number of an input (0 is the first)."
+        ) from None
     return number
 
 
@@ -120,12 +130,18 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     """Tasks as Label Studio exports them (JSON), its short form (JSON-MIN), or one object per line (JSON lines)."""
     for where, task in _objects(text):
         if not isinstance(task, dict):
-            raise BadInput(f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label.")
+            raise BadInput(
+                "wrong-type",
+                "object",
+                f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label.",
+            )
         data = task["data"] if isinstance(task.get("data"), dict) else task
         for label in _choices(task):
             if not {"content", "position", *FILES} & set(data):
                 raise BadInput(
-                    f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels."
+                    "missing",
+                    "file",
+                    f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels.",
                 )
             yield where, _key(data, f"{path}, {where}"), label
 
@@ -170,13 +186,19 @@ def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]
     exported = _exported(path)
     if names and not confirmed and set(names) <= exported:
         raise BadInput(
+            "missing",
+            "confirmed",
             f"{path}: nobody sorted it, all {len(names)} pictures lie where the export put them, in folders of what the network "
-            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them."
+            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them.",
         )
     for file, name in zip(places, names, strict=True):
         label = read_label(file.parent.name)
         if label is None:
-            raise BadInput(f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.")
+            raise BadInput(
+                "unknown-name",
+                "folder",
+                f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.",
+            )
         match = IN_NAME.fullmatch(file.stem)
         yield name, match[2] if match else file.name, label
 
@@ -210,7 +232,7 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
             return names.index(str(label))
         if label < classes:
             return label
-        raise BadInput(f"label {label}: the target has {classes} classes, 0 to {classes - 1}.")
+        raise BadInput("out-of-range", "label", f"label {label}: the target has {classes} classes, 0 to {classes - 1}.")
     if label.lower() in UNCLEAR_WORDS:
         return UNCLEAR
     if label.lower() in INVALID_WORDS:
@@ -218,7 +240,9 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
     folders = [as_folder(name) for name in names or ()]
     if folders.count(label) == 1:
         return folders.index(label)
-    raise BadInput(f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}")
+    raise BadInput(
+        "unknown-name", "label", f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
+    )
 
 
 class Inputs:
@@ -256,7 +280,7 @@ class Inputs:
                 best = [p for p in best if self._name(p) == "/".join(parts)] or best
             if len(best) > 1:
                 several = " and ".join(map(self._name, best[:2]))
-                raise BadInput(f"{text}: several files are called so ({several}): write their folders, too.")
+                raise BadInput("ambiguous", "file", f"{text}: several files are called so ({several}): write their folders, too.")
             if best:
                 return best
         return []
@@ -294,13 +318,17 @@ def placed(labels: Mapping[Key, Label], inputs: Inputs, classes: int, names: tup
     where = {key: inputs.find(key) for key in labels}
     if unknown := [key for key, positions in where.items() if not positions]:
         raise BadInput(
+            "not-found",
+            "inputs",
             f"{len(unknown)} of {len(labels)} labels are for inputs that are not in the pool (first: {unknown[0]}): is the "
-            "labels file from another run?"
+            "labels file from another run?",
         )
     for key, label in labels.items():
         number = max(UNCLEAR, numbered(label, classes, names))
         for position in where[key]:
             if numbers[position] not in (-1, number):
-                raise BadInput(f"input {position} has two labels, {numbers[position]} and {number}: keep one of them.")
+                raise BadInput(
+                    "conflict", "label", f"input {position} has two labels, {numbers[position]} and {number}: keep one of them."
+                )
             numbers[position] = number
     return numbers

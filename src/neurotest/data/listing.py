@@ -51,17 +51,24 @@ def listed(kind: Kind, folder: Path, skipped: list[Skipped]) -> Listing:
     if not subfolders:
         if not flat and not skipped:
             raise BadInput(
-                f"{kind.prefix}:{folder} holds no {kind.things} and no folders of {kind.things}; {kind.formats} files are read."
+                "empty",
+                "data",
+                f"{kind.prefix}:{folder} holds no {kind.things} and no folders of {kind.things}; {kind.formats} files are read.",
             )
         return flat, None, []
     if flat:
         raise BadInput(
-            f"{kind.prefix}:{folder} holds both {kind.things} ({flat[0].name}) and folders ({subfolders[0].name}): move one away."
+            "ambiguous",
+            "data",
+            f"{kind.prefix}:{folder} holds both {kind.things} ({flat[0].name}) and folders ({subfolders[0].name}): "
+            "move one away.",
         )
     files = [file for label, sub in enumerate(subfolders) for file in _plain(kind, sub, folder, label, skipped)]
     if not files and not skipped:
         raise BadInput(
-            f"{kind.prefix}:{folder}: no {kind.things} in its {len(subfolders)} folders; {kind.formats} files are read."
+            "empty",
+            "folders",
+            f"{kind.prefix}:{folder}: no {kind.things} in its {len(subfolders)} folders; {kind.formats} files are read.",
         )
     names = tuple(sub.name for sub in subfolders)
     if all(name.isdecimal() for name in names) and sorted(names, key=int) != list(names):
@@ -75,7 +82,7 @@ def _check_folder(kind: Kind, folder: Path) -> None:
         state = (
             f"is a file, {kind.prefix}: reads a folder" if folder.exists() else f"does not exist (it is relative to {Path.cwd()})"
         )
-        raise BadInput(f"{kind.prefix}:{folder} {state}; check the path.")
+        raise BadInput("not-found", "data", f"{kind.prefix}:{folder} {state}; check the path.")
 
 
 def split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
@@ -87,12 +94,18 @@ def split(kind: Kind, rest: str) -> tuple[Path, Path | None]:
     folder = user_path(where, f"{kind.prefix}:{where}")
     table = user_path(file, f"{kind.prefix}:{rest}: {file or 'no file after #'}")
     if not file.strip():
-        raise BadInput(f"{kind.prefix}:{rest}: no file after #: write {kind.prefix}:FOLDER#LABELS.csv, or {kind.prefix}:FOLDER.")
+        raise BadInput(
+            "syntax",
+            "data",
+            f"{kind.prefix}:{rest}: no file after #: write {kind.prefix}:FOLDER#LABELS.csv, or {kind.prefix}:FOLDER.",
+        )
     for place in (table, folder / table):
         if place.is_file():
             return folder, place
     inside = f"neither in {Path.cwd()} nor in {folder}"
-    raise BadInput(f"{kind.prefix}:{rest}: there is no file {table} ({inside}); it holds the columns file and label.")
+    raise BadInput(
+        "not-found", "labels", f"{kind.prefix}:{rest}: there is no file {table} ({inside}); it holds the columns file and label."
+    )
 
 
 def labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> Listing:
@@ -100,22 +113,29 @@ def labelled(kind: Kind, folder: Path, table: Path, skipped: list[Skipped]) -> L
     _check_folder(kind, folder)
     files = list(_tree(kind, folder, folder, skipped))
     if not files:
-        raise BadInput(f"{kind.prefix}:{folder} holds no {kind.things}; {kind.formats} files are read.")
+        raise BadInput("empty", "data", f"{kind.prefix}:{folder} holds no {kind.things}; {kind.formats} files are read.")
     inputs = Inputs(("" for _ in files), (file.name for file in files))
     words: dict[int, Label] = {}
     missing: list[Key] = []
     for key, label in read_labels(table).items():
         if isinstance(key, int):
             raise BadInput(
-                f"{table} labels positions: for {kind.prefix}: it names files, in a column file (or name, filename, path, image)."
+                "missing",
+                "file",
+                f"{table} labels positions: for {kind.prefix}: it names files, in a column file "
+                "(or name, filename, path, image).",
             )
         if not (places := inputs.find(key)):
             missing.append(key)
         for place in places:
             if words.setdefault(place, label) != label:
-                raise BadInput(f"{table} labels {files[place].name} twice, as {words[place]!r} and {label!r}: keep one.")
+                raise BadInput(
+                    "duplicate", "file", f"{table} labels {files[place].name} twice, as {words[place]!r} and {label!r}: keep one."
+                )
     if not words:
-        raise BadInput(f"{table}: none of its {len(missing)} files is in {folder} (first: {missing[0]}); check both.")
+        raise BadInput(
+            "not-found", "files", f"{table}: none of its {len(missing)} files is in {folder} (first: {missing[0]}); check both."
+        )
     numbers, classes = _class_numbers(words, table)
     without = [file.name for place, file in enumerate(files) if place not in numbers]
     skipped += [Skipped(name, f"no label in {table.name}", named=True) for name in without]
@@ -134,11 +154,15 @@ def _class_numbers(words: dict[int, Label], table: Path) -> tuple[dict[int, int]
     """Class numbers as they are, if all labels are numbers; otherwise names, numbered in their order as text."""
     clear = {place: word for place, word in words.items() if str(word).lower() not in (*UNCLEAR_WORDS, *INVALID_WORDS)}
     if not clear:
-        raise BadInput(f"{table}: no label says a class; write class names or numbers.")
+        raise BadInput("empty", "labels", f"{table}: no label says a class; write class names or numbers.")
     if all(isinstance(word, int) for word in clear.values()):
         most = max(int(word) for word in clear.values())
         if most >= MOST_CLASSES:
-            raise BadInput(f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class.")
+            raise BadInput(
+                "out-of-range",
+                "label",
+                f"{table}: label {most}: class numbers are below {MOST_CLASSES:,}, 0 for the first class.",
+            )
         return {place: int(word) for place, word in clear.items()}, tuple(map(str, range(most + 1)))
     names = sorted({str(word) for word in clear.values()})
     numbers = {name: number for number, name in enumerate(names)}
@@ -157,7 +181,9 @@ def _entries(kind: Kind, folder: Path) -> list[Path]:
     try:
         return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda entry: entry.name)
     except OSError as error:
-        raise BadInput(f"{kind.prefix}:{folder} cannot be read: {error.strerror}; check its permissions.") from error
+        raise BadInput(
+            "unreadable", "data", f"{kind.prefix}:{folder} cannot be read: {error.strerror}; check its permissions."
+        ) from error
 
 
 def _plain(kind: Kind, folder: Path, root: Path, label: int | None, skipped: list[Skipped]) -> list[File]:
@@ -166,7 +192,7 @@ def _plain(kind: Kind, folder: Path, root: Path, label: int | None, skipped: lis
         name, suffix = entry.relative_to(root).as_posix(), entry.suffix.lower()
         if entry.is_dir() and label is not None:
             inner = f"{kind.prefix}:{root} has folders inside class folders ({name})"
-            raise BadInput(f"{inner}; name the one that holds classes, {kind.prefix}:{folder}")
+            raise BadInput("ambiguous", "folder", f"{inner}; name the one that holds classes, {kind.prefix}:{folder}")
         if suffix in kind.others:
             skipped.append(Skipped(name, f"not {kind.formats.replace(' and ', ' or ')}"))
         elif suffix in kind.suffixes and entry.is_file():

@@ -30,7 +30,11 @@ def open_npz(rest: str, wanted: Wanted) -> Source:
         _check_label_type(archive, y_name, what)
         y = None if y_name is None else _read(archive, y_name, what, None, keep_type=True)
         if y is not None and y.shape[:1] != header.shape[:1]:
-            raise BadInput(f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.")
+            raise BadInput(
+                "wrong-count",
+                "labels",
+                f"{what}: {y_name} has shape {y.shape}, {x_name} {header.shape}; each input needs exactly one label.",
+            )
         x = _read(archive, x_name, what, wanted.first, nhwc=nhwc)
     grey = x.ndim == 3 and x.dtype != np.int16 and (wanted.shape is None or len(wanted.shape) == 3)
     return ArraySource(x[:, None] if grey else x, None if y is None else y[: len(x)], spec=f"npz:{rest}")
@@ -42,8 +46,10 @@ def _check_label_type(archive: zipfile.ZipFile, name: str | None, what: str) -> 
     with opened(archive, name, f"{what}: {name}", text=True) as (_, header):
         if header.dtype.kind in "US":
             raise BadInput(
+                "wrong-type",
+                "labels",
                 f"{what}: {name} holds text, but labels are class numbers: save np.unique(y, return_inverse=True)[1], and the "
-                "names in their order for --classes FILE."
+                "names in their order for --classes FILE.",
             )
 
 
@@ -56,15 +62,23 @@ def _split(rest: str) -> tuple[Path, list[str]]:
 
 def _open(path: Path) -> zipfile.ZipFile:
     if path.is_dir():
-        raise BadInput(f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}")
+        raise BadInput(
+            "not-a-file", "data", f"npz:{path} is a folder; npz: reads a file. For a folder of images write dir:{path}"
+        )
     if not path.is_file():
-        raise BadInput(f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()}).")
+        raise BadInput(
+            "not-found", "data", f"npz:{path}: there is no such file; check the path (it is relative to {Path.cwd()})."
+        )
     with open(path, "rb") as start:
         magic = start.read(6)
     if magic == MAGIC:
-        raise BadInput(f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
+        raise BadInput("unsupported", "array", f"npz:{path} is a single .npy array; save it as np.savez(FILE, x=x, y=y).")
     if not zipfile.is_zipfile(path):
-        raise BadInput(f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y).")
+        raise BadInput(
+            "damaged",
+            "archive",
+            f"npz:{path} is no numpy archive, or it is cut off; make it with np.savez_compressed(FILE, x=x, y=y).",
+        )
     return open_archive(path, f"npz:{path}")
 
 
@@ -75,25 +89,35 @@ def _choose(archive: zipfile.ZipFile, words: list[str], path: Path) -> tuple[str
     if not words:
         names = [name for name in ("x", "y") if name in arrays]
         if "x" not in names:
-            raise BadInput(f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS")
+            raise BadInput(
+                "not-found",
+                "x",
+                f"npz:{path} has no array x, only {', '.join(arrays) or 'no arrays'}: write npz:{path}#IMAGES,LABELS",
+            )
     if len(names) > 2:
-        raise BadInput(f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays.")
+        raise BadInput(
+            "syntax", "data", f"npz:{path}#{','.join(words)}: expected #x, #x,y or #x,y,nhwc with the names of the arrays."
+        )
     for name in names:
         if name not in arrays:
-            raise BadInput(f"npz:{path} has no array named {name!r}. {near(name, arrays)}")
+            raise BadInput("unknown-name", "array", f"npz:{path} has no array named {name!r}. {near(name, arrays)}")
     return names[0], names[1] if len(names) > 1 else None, nhwc
 
 
 def _check_inputs(header: Header, what: str, name: str, nhwc: bool) -> None:
     """Everything that can be refused before the array is read."""
     if header.shape[:1] == (0,):
-        raise BadInput(f"{what}: {name} is empty (shape {header.shape}); there is nothing to test.")
+        raise BadInput("empty", "data", f"{what}: {name} is empty (shape {header.shape}); there is nothing to test.")
     if len(header.shape) < 2 or 0 in header.shape:
         raise BadInput(
-            f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features)."
+            "wrong-shape",
+            "data",
+            f"{what}: {name} has shape {header.shape}; expected (count, channels, height, width) or (count, features).",
         )
     if nhwc and len(header.shape) != 4:
-        raise BadInput(f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}.")
+        raise BadInput(
+            "wrong-shape", "nhwc", f"{what}: nhwc needs (count, height, width, channels), {name} has shape {header.shape}."
+        )
     check_input_dtype(header.dtype, f"{what}: {name}", header.shape)
 
 

@@ -43,9 +43,9 @@ def from_object(thing: Any, wanted: Wanted) -> Source:
     elif dataset is not None:
         return _pair(*_batches(thing, wanted), wanted)
     if isinstance(thing, Mapping) or not (hasattr(thing, "__getitem__") and hasattr(thing, "__len__")):
-        raise BadInput(f"data of type {type(thing).__name__}: expected {EXPECTED}.")
+        raise BadInput("wrong-type", "data", f"data of type {type(thing).__name__}: expected {EXPECTED}.")
     if not len(thing):
-        raise BadInput(f"data of type {type(thing).__name__} is empty; there is nothing to test.")
+        raise BadInput("empty", "data", f"data of type {type(thing).__name__} is empty; there is nothing to test.")
     return _dataset(thing, None, wanted)
 
 
@@ -80,7 +80,11 @@ def _pair(inputs: Any, labels: Any, wanted: Wanted) -> Source:
     if (array := as_array(inputs)) is not None:
         return _held(array, labels, wanted)
     if not hasattr(inputs, "__getitem__") or not hasattr(inputs, "__len__") or isinstance(inputs, Mapping):
-        raise BadInput(f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths.")
+        raise BadInput(
+            "wrong-type",
+            "inputs",
+            f"inputs of type {type(inputs).__name__}: expected an array, a tensor, pictures or a column of paths.",
+        )
     return _dataset(inputs, labels, wanted)
 
 
@@ -97,7 +101,9 @@ def _numbered(labels: Any, count: int) -> tuple[Array | None, tuple[str, ...] | 
         try:
             values = np.asarray([int(value) for value in values])
         except (TypeError, ValueError) as error:
-            raise BadInput(f"labels: {error}; expected class numbers or class names, one for each of {count} inputs.") from None
+            raise BadInput(
+                "wrong-type", "labels", f"labels: {error}; expected class numbers or class names, one for each of {count} inputs."
+            ) from None
     return values, None
 
 
@@ -109,18 +115,22 @@ def _batches(loader: Iterable[Any], wanted: Wanted) -> tuple[Array, Array | None
     for batch in loader:
         x, y = split(batch)
         if (array := as_array(x)) is None:
-            raise BadInput(f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...).")
+            raise BadInput(
+                "wrong-type", "batches", f"the loader gives batches of {type(x).__name__}: expected tensors (count, ...)."
+            )
         inputs.append(array)
         labels += [] if y is None else [np.asarray(as_array(y))]
         count += len(array)
         if count * array[0].nbytes > 8 * IN_MEMORY:
             raise BadInput(
-                f"the loader gives more than {8 * IN_MEMORY >> 30} GiB and cannot be indexed: pass limit=, or a Dataset."
+                "too-large",
+                "limit",
+                f"the loader gives more than {8 * IN_MEMORY >> 30} GiB and cannot be indexed: pass limit=, or a Dataset.",
             )
         if wanted.first is not None and count >= wanted.first:
             break
     if not inputs:
-        raise BadInput("the loader gives nothing; there is nothing to test.")
+        raise BadInput("empty", "loader", "the loader gives nothing; there is nothing to test.")
     return np.concatenate(inputs), np.concatenate(labels) if labels else None
 
 
@@ -129,7 +139,11 @@ def split(item: Any) -> tuple[Any, Any]:
     if isinstance(item, Mapping) and not (_is_sound(item) and _label_key(item) is None):
         image = next((key for key in INPUT_KEYS if key in item), None)
         if image is None:
-            raise BadInput(f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}.")
+            raise BadInput(
+                "unknown-option",
+                "keys",
+                f"the items have the keys {', '.join(map(str, item))}: expected one of {', '.join(INPUT_KEYS)}.",
+            )
         label = _label_key(item)
         return item[image], None if label is None else item[label]
     if isinstance(item, (tuple, list)) and item and not isinstance(item[0], (int, float)):
@@ -171,8 +185,10 @@ def _first(items: Any) -> Any:
         return items[0]
     except ImportError as error:  # Hugging Face decodes sound by a package of its own
         raise BadInput(
+            "unreadable",
+            "item",
             f"the first item cannot be decoded ({reason(error)}). Sound of Hugging Face is read without further packages after "
-            'dataset.cast_column("audio", datasets.Audio(decode=False)).'
+            'dataset.cast_column("audio", datasets.Audio(decode=False)).',
         ) from error
 
 
@@ -215,10 +231,16 @@ def _is_sound(thing: Any) -> bool:
 def _one(thing: Any, index: int, shape: tuple[int, ...] | None = None) -> Array:
     array = as_array(thing)
     if array is None:
-        raise BadInput(f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path.")
+        raise BadInput(
+            "wrong-type",
+            "input",
+            f"input {index} is a {type(thing).__name__}: expected a tensor, an array, a picture, a sound or a path.",
+        )
     if shape is not None and array.shape != shape:
         raise BadInput(
-            f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first."
+            "wrong-shape",
+            "input",
+            f"input {index} has shape {array.shape}, the first one {shape}: all must have one size; resize them first.",
         )
     checked: Array = as_inputs(array[None], f"input {index}")[0]
     return checked
@@ -233,8 +255,10 @@ class DatasetSource(Source):
         again = _one(split(items[0])[0], 0)
         if content_ids(first[None])[0] != content_ids(again[None])[0]:
             raise BadInput(
+                "changed",
+                "dataset",
                 f"the dataset gives another input of {shape_text(first.shape)} each time it is asked for the first one: turn off "
-                "its random augmentation."
+                "its random augmentation.",
             )
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:

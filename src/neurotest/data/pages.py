@@ -181,12 +181,14 @@ def check_footer(file: int, what: str) -> None:
     end = os.pread(file, 8, max(0, length - 8))
     size = int.from_bytes(end[:4], "little") if end[4:] == b"PAR1" else 0  # pyarrow says what it is instead
     if size > min(FOOTER, length):
-        raise BadInput(f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}")
+        raise BadInput(
+            "too-large", "footer", f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}"
+        )
     if size > SMALL:
         try:
             _Struct(os.pread(file, size, length - 8 - size)).read()
         except (ValueError, IndexError) as error:
-            raise BadInput(f"{what}: its footer cannot be read ({error}): {AGAIN}") from None
+            raise BadInput("damaged", "footer", f"{what}: its footer cannot be read ({error}): {AGAIN}") from None
 
 
 def check_rows(file: int, metadata: Any, what: str) -> None:
@@ -194,9 +196,13 @@ def check_rows(file: int, metadata: Any, what: str) -> None:
     groups = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
     rows, stored = metadata.num_rows, on_disk(file)
     if min(groups, default=0) < 0 or sum(groups) != rows:
-        raise BadInput(f"{what} promises {rows:,} rows, its row groups {sum(groups):,}: {AGAIN}")
+        raise BadInput("damaged", "rows", f"{what} promises {rows:,} rows, its row groups {sum(groups):,}: {AGAIN}")
     if rows > max(1 << 20, stored):
-        raise BadInput(f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}")
+        raise BadInput(
+            "too-large",
+            "rows",
+            f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}",
+        )
 
 
 def check_writer(created_by: str | None, what: str) -> None:
@@ -205,7 +211,9 @@ def check_writer(created_by: str | None, what: str) -> None:
     version = re.match(r"\s*parquet-mr version (\d{1,4})\.(\d{1,4})\.(\d{1,4})(?!\d)", name)
     if "parquet-mr" in name and (version is None or tuple(map(int, version.groups())) < PADDED):
         least = ".".join(map(str, PADDED))
-        raise BadInput(f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}")
+        raise BadInput(
+            "unsupported", "writer", f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}"
+        )
 
 
 def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, what: str) -> int:
@@ -223,7 +231,11 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
         one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
         rows, cell = min(rows, one.rows), cell + one.cell
     if cell > CELL:
-        raise BadInput(f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}")
+        raise BadInput(
+            "too-large",
+            "row",
+            f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}",
+        )
     return rows
 
 
@@ -252,10 +264,16 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
 def _check_encodings(page: Page, schema: Any, what: str) -> None:
     if page.encoding in PREFIXED and schema.physical_type.endswith("BYTE_ARRAY"):
         name = PREFIXED[page.encoding]
-        raise BadInput(f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).")
+        raise BadInput(
+            "unsupported",
+            "encoding",
+            f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).",
+        )
     depths = (schema.max_definition_level, schema.max_repetition_level)
     if any(depth and encoding != RLE for depth, encoding in zip(depths, page.level_encodings, strict=False)):
-        raise BadInput(f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}")
+        raise BadInput(
+            "unsupported", "levels", f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}"
+        )
 
 
 def _pages(file: int, leaf: Any, what: str) -> list[Page]:
@@ -265,19 +283,21 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
         at = leaf.dictionary_page_offset
     end = at + leaf.total_compressed_size
     if not 0 <= at <= end <= os.fstat(file).st_size:
-        raise BadInput(f"{what} lies beyond the end of the file: {AGAIN}")
+        raise BadInput("damaged", "column", f"{what} lies beyond the end of the file: {AGAIN}")
     pages: list[Page] = []
     while at < end:
         try:
             page = _page(file, at)
         except (ValueError, KeyError, TypeError, IndexError) as error:
-            raise BadInput(f"{what} has a page that cannot be read ({error}): {AGAIN}") from None
+            raise BadInput("damaged", "page", f"{what} has a page that cannot be read ({error}): {AGAIN}") from None
         pages.append(page)
         at = page.at + page.packed
         if at > end:
-            raise BadInput(f"{what} has a page that ends behind its column: {AGAIN}")
+            raise BadInput("damaged", "page", f"{what} has a page that ends behind its column: {AGAIN}")
         if len(pages) > PAGES:
-            raise BadInput(f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages.")
+            raise BadInput(
+                "too-large", "pages", f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
+            )
     return pages
 
 
@@ -291,7 +311,11 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
         for level, count in _runs(_levels(file, page, leaf.compression.lower(), what), most.bit_length(), what):
             runs += 1
             if runs > RUNS:
-                raise BadInput(f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups.")
+                raise BadInput(
+                    "too-large",
+                    "levels",
+                    f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups.",
+                )
             if isinstance(level, int):
                 open_row = 1 if level == 0 else open_row + min(count, left)
                 longest = max(longest, open_row)
@@ -307,7 +331,7 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
             if left <= 0:
                 break
         if left > 0:
-            raise BadInput(f"{what} has fewer levels than values: {AGAIN}")
+            raise BadInput("damaged", "levels", f"{what} has fewer levels than values: {AGAIN}")
     return longest
 
 
@@ -322,7 +346,7 @@ def _levels(file: int, page: Page, codec: str, what: str) -> bytes:
         content = pa.Codec({"lz4": "lz4_raw"}.get(codec, codec)).decompress(content, page.unpacked, asbytes=True)
     length = int.from_bytes(content[:4], "little")
     if length > len(content) - 4:
-        raise BadInput(f"{what} has levels that end behind their page: {AGAIN}")
+        raise BadInput("damaged", "levels", f"{what} has levels that end behind their page: {AGAIN}")
     return content[4 : 4 + length]
 
 
@@ -335,7 +359,7 @@ def _runs(content: bytes, bits: int, what: str) -> Iterator[tuple[Any, int]]:
         except (ValueError, IndexError):
             head = 0
         if head < 2:  # pyarrow may take what follows for something else
-            raise BadInput(f"{what} has a run of levels without a length: {AGAIN}")
+            raise BadInput("damaged", "levels", f"{what} has a run of levels without a length: {AGAIN}")
         if head & 1:
             size = (head >> 1) * bits
             packed = np.frombuffer(content[reader.at : reader.at + size], np.uint8)

@@ -38,7 +38,7 @@ def open_parquet(rest: str, wanted: Wanted) -> Source:
     image, label, key = _choose(table.names, columns, f"parquet:{where}")
     count = table.rows if wanted.first is None else min(table.rows, wanted.first)
     if not count:
-        raise BadInput(f"parquet:{where} has no rows; there is nothing to test.")
+        raise BadInput("empty", "data", f"parquet:{where} has no rows; there is nothing to test.")
     ((_, values),) = table.read(image, np.arange(1))
     first = _content(values[0], f"parquet:{where}, column {image}")
     form = Format.of(first, wanted, f"parquet:{where}, row 0")
@@ -56,15 +56,17 @@ def _split(rest: str) -> tuple[str, list[str]]:
 def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str | None, str | None]:
     """The columns of inputs, labels and ids: those that are named, or those that are called so."""
     if len(columns) > 3:
-        raise BadInput(f"{what}#{','.join(columns)}: expected #image, #image,label or #image,label,id.")
+        raise BadInput("syntax", "data", f"{what}#{','.join(columns)}: expected #image, #image,label or #image,label,id.")
     for column in columns:
         if column not in names:
-            raise BadInput(f"{what} has no column {column!r}. {near(column, names)}")
+            raise BadInput("unknown-name", "column", f"{what} has no column {column!r}. {near(column, names)}")
     if columns:
         return columns[0], columns[1] if len(columns) > 1 else None, columns[2] if len(columns) > 2 else _known(names, ID_KEYS)
     image = _known(names, INPUT_KEYS)
     if image is None:
-        raise BadInput(f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL")
+        raise BadInput(
+            "not-found", "image", f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL"
+        )
     return image, _known(names, LABEL_KEYS), _known([name for name in names if name != image], ID_KEYS)
 
 
@@ -76,7 +78,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise BadInput("Parquet files need pyarrow: pip install 'neurotest[data]'.") from error
+        raise BadInput("not-installed", "pyarrow", "Parquet files need pyarrow: pip install 'neurotest[data]'.") from error
     return pyarrow.parquet
 
 
@@ -96,7 +98,9 @@ class _Table:
                 if schema is None:
                     schema, self.names, self.about = opened.schema_arrow, names, opened.schema_arrow.metadata or {}
                 elif names != self.names:
-                    raise BadInput(f"{what}: {file.name} has other columns than {files[0].name}: keep them apart.")
+                    raise BadInput(
+                        "conflict", "columns", f"{what}: {file.name} has other columns than {files[0].name}: keep them apart."
+                    )
                 for group in range(metadata.num_row_groups):
                     self.groups.append((number, group))
                     counts.append(metadata.row_group(group).num_rows)
@@ -146,7 +150,11 @@ class _Table:
             if (number, column) not in self._rows:
                 part, kind = _part(column, opened.schema_arrow.field(column).type, f"{self.what}, column {column}")
                 if any(f"{part}.".startswith(f"{name}.") for name in self.names if name != column):
-                    raise BadInput(f"{self.what} has two columns that are called {part} (one in a structure): rename one.")
+                    raise BadInput(
+                        "duplicate",
+                        "column",
+                        f"{self.what} has two columns that are called {part} (one in a structure): rename one.",
+                    )
                 rows = pages.rows_at_once(handle, opened.metadata, group, part, _fixed(kind), where)
                 self._rows[number, column] = rows, part
             rows, part = self._rows[number, column]
@@ -171,15 +179,21 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if names.count("bytes") != 1:
-            raise BadInput(f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.")
+            raise BadInput(
+                "unsupported",
+                "files",
+                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
+            )
         column, kind = f"{column}.bytes", kind.field("bytes").type
     inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     while _is_list(inner):
         inner = inner.value_type
     if _is_list(kind) and not pa.types.is_primitive(inner):  # cells of text in lists have no bound
-        raise BadInput(f"{what} holds lists of {_short(inner)}: expected numbers.")
+        raise BadInput("wrong-type", "lists", f"{what} holds lists of {_short(inner)}: expected numbers.")
     if pa.types.is_nested(inner):
-        raise BadInput(f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors.")
+        raise BadInput(
+            "wrong-type", "column", f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors."
+        )
     return column, kind
 
 
@@ -225,7 +239,7 @@ class _Cursor:
                 self.start += len(self.chunk)
             self.chunk = next(self.left, None)
             if self.chunk is None:
-                raise BadInput(f"{self.table.what} has fewer rows than it promises: {AGAIN}")
+                raise BadInput("damaged", "rows", f"{self.table.what} has fewer rows than it promises: {AGAIN}")
         return self.start, self.chunk
 
 
@@ -308,7 +322,11 @@ def _check_text(column: Any, what: str) -> None:
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     longest = compute.max(compute.binary_length(texts)).as_py() if any(test(texts.type) for test in kinds) else 0
     if (longest or 0) > LONGEST_TEXT:
-        raise BadInput(f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.")
+        raise BadInput(
+            "too-large",
+            "text",
+            f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.",
+        )
 
 
 def _content(scalar: Any, what: str) -> Content:
@@ -317,20 +335,24 @@ def _content(scalar: Any, what: str) -> Content:
 
     kind = scalar.type
     if not scalar.is_valid:
-        raise BadInput(f"{what} holds an empty row: fill or drop it.")
+        raise BadInput("empty", "row", f"{what} holds an empty row: fill or drop it.")
     if isinstance(kind, pa.FixedShapeTensorType):
         return np.asarray(scalar.to_numpy())
     if pa.types.is_struct(kind):  # {"bytes": ..., "path": ...}, the image feature of Hugging Face
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if "bytes" not in names or not scalar["bytes"].is_valid:
-            raise BadInput(f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.")
+            raise BadInput(
+                "unsupported",
+                "files",
+                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
+            )
         scalar = scalar["bytes"]
         kind = scalar.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return bytes(scalar.as_py())
     if _is_list(kind):
         return _values(scalar, what)
-    raise BadInput(f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
+    raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
 
 
 def _values(scalar: Any, what: str) -> Array:
@@ -343,11 +365,15 @@ def _values(scalar: Any, what: str) -> Array:
     while _is_list(values.type):
         inner = values.flatten()
         if count == 0 or len(inner) % count or not _even(values):
-            raise BadInput(f"{what} holds ragged lists: every input needs rows of one length.")
+            raise BadInput("wrong-shape", "lists", f"{what} holds ragged lists: every input needs rows of one length.")
         shape.append(len(inner) // count)
         values, count = inner, len(inner)
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise BadInput(f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.")
+        raise BadInput(
+            "wrong-type",
+            "lists",
+            f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.",
+        )
     array = values.to_numpy(zero_copy_only=False).reshape(shape)
     return _eight_bit(array) if array.dtype.kind in "iu" else array
 
@@ -372,12 +398,22 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
         kind = part.type
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
         if part.null_count:
-            raise BadInput(f"{what}: the column {column} has gaps: every row needs a label, or leave the column out.")
+            raise BadInput(
+                "missing", "labels", f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
+            )
         if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise BadInput(f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names.")
+            raise BadInput(
+                "wrong-type",
+                "labels",
+                f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names.",
+            )
         parts.append(texts.numbers(part) if text else part.to_numpy(zero_copy_only=False))
         if bool(texts.known) != text:
-            raise BadInput(f"{what}: the column {column} holds names in one file and numbers in another: keep them apart.")
+            raise BadInput(
+                "conflict",
+                "labels",
+                f"{what}: the column {column} holds names in one file and numbers in another: keep them apart.",
+            )
     numbers = np.concatenate(parts)
     if not texts.known:
         return numbers, _hugging_face(table.about, column)
@@ -398,7 +434,9 @@ class _Texts:
 
         _check_text(column, self.what)
         if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
-            raise BadInput(f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers.")
+            raise BadInput(
+                "wrong-type", "column", f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
+            )
         with reading(self.what, KIND, hint=AGAIN):
             coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()

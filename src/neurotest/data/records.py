@@ -39,9 +39,15 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
         files = [file for pattern in braces(str(path)) for file in _matching(pattern)]
     files = [file for file in files if not file.is_dir()]
     if not files:
-        raise BadInput(f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()}).")
+        raise BadInput(
+            "not-found", "files", f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
+        )
     if others := [file for file in files if not file.is_file()]:
-        raise BadInput(f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it.")
+        raise BadInput(
+            "not-a-file",
+            "files",
+            f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it.",
+        )
     return files
 
 
@@ -93,7 +99,11 @@ class Format:
         if wanted.shape is not None:
             if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
                 expected = shape_text(wanted.shape)
-                raise BadInput(f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead.")
+                raise BadInput(
+                    "unsuitable",
+                    "channels",
+                    f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead.",
+                )
             channels, size = wanted.shape[0], wanted.shape[1:]
         if wanted.preprocess.fits_any_size:
             size = wanted.preprocess.output(None if wanted.shape is None else size)  # type: ignore[arg-type]
@@ -102,37 +112,43 @@ class Format:
     def input(self, content: Content, name: str) -> Array:
         if self.preprocess is None:
             if isinstance(content, bytes):
-                raise BadInput(f"{name} is a picture, the first input holds values: keep them apart.")
+                raise BadInput("conflict", "picture", f"{name} is a picture, the first input holds values: keep them apart.")
             values = _arranged(as_inputs(content[None], name)[0], self.shape, name)
             if values.shape != self.shape or values.dtype != self.dtype:
                 raise BadInput(
+                    "wrong-shape",
+                    "input",
                     f"{name} holds {shape_text(values.shape)} {values.dtype}, the first input {shape_text(self.shape)} "
-                    f"{self.dtype}: all must be alike; resize or leave it out."
+                    f"{self.dtype}: all must be alike; resize or leave it out.",
                 )
             return values
         if not isinstance(content, bytes):
-            raise BadInput(f"{name} holds values, the first input is a picture: keep them apart.")
+            raise BadInput("conflict", "values", f"{name} holds values, the first input is a picture: keep them apart.")
         picture = Picture(Path(name), name, None, image=partial(_opened, content, name))
         try:
             return decode_picture(picture, self.shape, self.preprocess).x
         except Unusable as error:
             resize = f"; --resize {self.shape[1]} fits pictures of any size" if "expected" in str(error) else ""
-            raise BadInput(f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error
+            raise BadInput("unreadable", "input", f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error
 
 
 def _opened(content: bytes, name: str) -> Image.Image:
     from PIL import Image
 
     if len(content) > MAX_FILE:
-        raise BadInput(f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out.")
+        raise BadInput(
+            "too-large",
+            "file",
+            f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out.",
+        )
     try:
         return open_image(content)
     except Unusable as error:
-        raise BadInput(f"{name} cannot be used ({error}): repair or leave it out.") from error
+        raise BadInput("unreadable", "image", f"{name} cannot be used ({error}): repair or leave it out.") from error
     except Image.DecompressionBombError as error:
-        raise BadInput(f"{name}: too many pixels to be decoded (a bomb?); remove or shrink it.") from error
+        raise BadInput("too-large", "pixels", f"{name}: too many pixels to be decoded (a bomb?); remove or shrink it.") from error
     except Exception as error:
-        raise BadInput(f"{name} is no PNG, JPEG or WebP image: repair or leave it out.") from error
+        raise BadInput("unsupported", "image", f"{name} is no PNG, JPEG or WebP image: repair or leave it out.") from error
 
 
 def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
@@ -156,7 +172,11 @@ def array_of(content: bytes, name: str) -> Array:
     stream = io.BytesIO(content)
     header = read_header(stream, name)
     if header.nbytes != len(content) - stream.tell():
-        raise BadInput(f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?")
+        raise BadInput(
+            "damaged",
+            "size",
+            f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?",
+        )
     return read_content(stream, header, name)
 
 

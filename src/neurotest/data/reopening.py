@@ -15,7 +15,11 @@ def reopened(origin: Origin, about: dict[str, Any]) -> Source:
     """The inputs of an origin with what else is known `about` them."""
     whole = root(origin.where, origin.wanted)
     if len(origin.places) and int(origin.places.max()) >= len(whole):
-        raise BadInput(f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile.")
+        raise BadInput(
+            "changed",
+            "data",
+            f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile.",
+        )
     part = ArraySource.__new__(ArraySource)
     vars(part).update(about, _ids=None, _origin=origin, _x=whole.read(origin.places))
     return part

@@ -22,18 +22,32 @@ def open_zoo(rest: str, wanted: Wanted) -> Source:
 
         if name not in complete.SETS:
             nearest = near(name, [*HERE, *complete.SETS])
-            raise BadInput(f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test")
+            raise BadInput(
+                "unknown-name",
+                "data",
+                f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test",
+            )
     if not split:
-        raise BadInput(f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
+        raise BadInput("missing", "split", f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
     split, at, seed = split.partition("@")
     if split in ("train", "test"):
         if at:
-            raise BadInput(f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000")
+            raise BadInput(
+                "syntax",
+                "split",
+                f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000",
+            )
         return _plain(name, split, wanted)
     if split not in registry.names("split"):
-        raise BadInput(f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}")
+        raise BadInput(
+            "unknown-name",
+            "split",
+            f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}",
+        )
     if not re.fullmatch(r"\d{1,18}", seed):
-        raise BadInput(f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0")
+        raise BadInput(
+            "out-of-range", "seed", f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0"
+        )
     source: Source = registry.find("split", split).make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source

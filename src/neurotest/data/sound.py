@@ -83,7 +83,9 @@ def _soundfile() -> Any:
     try:
         import soundfile
     except (ImportError, OSError) as error:
-        raise BadInput(f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'.") from None
+        raise BadInput(
+            "not-installed", "soundfile", f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'."
+        ) from None
     return soundfile
 
 
@@ -119,8 +121,10 @@ def _with_header(clip: Clip) -> Clip:
 def _long(clip: Clip, size: str) -> BadInput:
     cut = "ffmpeg -i FILE -f segment -segment_time 1 PARTS/%05d.wav"
     return BadInput(
+        "too-large",
+        "seconds",
         f"{clip.path}: {size}; more than {LONGEST} seconds are not read as one input. Cut it into parts as long as the network "
-        f"takes, for example with `{cut}`, or remove it."
+        f"takes, for example with `{cut}`, or remove it.",
     )
 
 
@@ -136,7 +140,11 @@ def _rate(clips: Sequence[Clip], wanted: Wanted, what: str) -> int:
     rates = Counter(clip.rate for clip in clips).most_common()
     if len(rates) > 1:
         counted = ", ".join(f"{count} at {rate}" for rate, count in rates[:4])
-        raise BadInput(f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000.")
+        raise BadInput(
+            "ambiguous",
+            "rate",
+            f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000.",
+        )
     return rates[0][0] if rates else RATES[0]
 
 
@@ -145,14 +153,16 @@ def _shape(clips: Sequence[Clip], wanted: Wanted, rate: int, what: str) -> tuple
     shape, preprocess = wanted.shape, wanted.preprocess
     if preprocess.resize is not None or preprocess.grey:
         option = "--resize" if preprocess.resize is not None else "--grey"
-        raise BadInput(f"{what}: {option} is for pictures; sounds have --rate and --crop centre.")
+        raise BadInput("conflict", option, f"{what}: {option} is for pictures; sounds have --rate and --crop centre.")
     if shape is None:
         lengths = Counter(clip.length(rate) for clip in clips).most_common(1)
         return (1, lengths[0][0] if lengths else 1)
     if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
         raise BadInput(
+            "unsuitable",
+            "shape",
             f"{what} gives sounds (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
-            "with the spectrogram computed inside the network."
+            "with the spectrogram computed inside the network.",
         )
     return tuple(shape)
 

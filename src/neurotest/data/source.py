@@ -235,8 +235,10 @@ class Source:
     def _check_originals(self, originals: Source) -> None:
         if (len(originals), originals.shape) != (len(self), self.shape):
             raise BadInput(
+                "wrong-count",
+                "originals",
                 f"{originals.what} has {len(originals)} inputs of {shape_text(originals.shape)}: as originals of {self.what} "
-                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order."
+                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order.",
             )
 
     def _checked(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
@@ -244,11 +246,19 @@ class Source:
         if indices.dtype == bool and indices.shape == (len(self),):
             return np.flatnonzero(indices)
         if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise BadInput(f"index of shape {indices.shape}, type {indices.dtype}: expected positions 0..{len(self) - 1}.")
+            raise BadInput(
+                "wrong-type",
+                "index",
+                f"index of shape {indices.shape}, type {indices.dtype}: expected positions 0..{len(self) - 1}.",
+            )
         positions = indices.astype(np.int64)
         if positions.size and (positions.min() < 0 or positions.max() >= len(self)):
             wrong = positions.min() if positions.min() < 0 else positions.max()
-            raise BadInput(f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1}).")
+            raise BadInput(
+                "out-of-range",
+                "position",
+                f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1}).",
+            )
         return positions
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
@@ -285,9 +295,13 @@ class ArraySource(Source):
 def as_inputs(x: Array, what: str) -> Array:
     """`x` as C-contiguous uint8, int16 or finite float32, or a sentence that says why it cannot be."""
     if x.ndim < 2:
-        raise BadInput(f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).")
+        raise BadInput(
+            "wrong-shape",
+            "inputs",
+            f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).",
+        )
     if 0 in x.shape[1:]:
-        raise BadInput(f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
+        raise BadInput("empty", "inputs", f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
     check_input_dtype(x.dtype, what, x.shape)
     if levels_of(x.dtype) is not None:
         return np.ascontiguousarray(x)
@@ -301,7 +315,11 @@ def check_input_dtype(dtype: np.dtype[Any], what: str, shape: Sequence[int]) -> 
     """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of sound."""
     if dtype != np.uint8 and dtype.kind != "f" and not is_sound(dtype, tuple(shape[1:])):
         tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and len(shape) == 2 else ""
-        raise BadInput(f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16.")
+        raise BadInput(
+            "wrong-type",
+            "inputs",
+            f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16.",
+        )
 
 
 def _check_finite(x: Array, what: str) -> None:
@@ -310,7 +328,11 @@ def _check_finite(x: Array, what: str) -> None:
         rows = x[i : i + step]
         if not np.isfinite(rows).all():
             first = i + int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
-            raise BadInput(f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs.")
+            raise BadInput(
+                "not-finite",
+                "inputs",
+                f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs.",
+            )
 
 
 def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
@@ -319,9 +341,15 @@ def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
         hint = " (one-hot? save y.argmax(axis=1))" if numbers.ndim == 2 else ""
-        raise BadInput(f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.")
+        raise BadInput(
+            "wrong-shape",
+            "labels",
+            f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.",
+        )
     if len(numbers) != count:
-        raise BadInput(f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one.")
+        raise BadInput(
+            "wrong-count", "labels", f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one."
+        )
     return numbers
 
 
@@ -332,7 +360,9 @@ def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.
         return None
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
-        raise BadInput(f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs.")
+        raise BadInput(
+            "not-finite", "labels", f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs."
+        )
     return numbers
 
 
@@ -345,19 +375,27 @@ def check_classes(source: Source) -> None:
     if len(odd):
         hint = f"{odd[0]:.6g} is a quantity: for a network that predicts one pass --outputs regression"
     expected = "expected class numbers (integers), 0 for the first class"
-    raise BadInput(f"{source.what}: labels of type {source.quantities.dtype}; {expected}; {hint}.")
+    raise BadInput("wrong-type", "labels", f"{source.what}: labels of type {source.quantities.dtype}; {expected}; {hint}.")
 
 
 def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
     numbers = _column(labels, count, what)
     if numbers.dtype.kind not in "iu":
-        raise BadInput(f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.")
+        raise BadInput(
+            "wrong-type",
+            "labels",
+            f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.",
+        )
     whole = numbers.astype(np.int64)
     limit = None if classes is None else len(classes)
     wrong = np.flatnonzero((whole < 0) | (limit is not None and whole >= limit))
     if wrong.size:
         allowed = "0 or more" if limit is None else f"0..{limit - 1}"
-        raise BadInput(f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.")
+        raise BadInput(
+            "out-of-range",
+            "labels",
+            f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.",
+        )
     return whole
 
 
@@ -368,7 +406,15 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
         return
     mismatch = f"{source.what} has inputs of {shape_text(have)}, the target expects {shape_text(shape)}"
     if len(shape) == 3 and have == (*shape[1:], shape[0]):
-        raise BadInput(f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).")
+        raise BadInput(
+            "wrong-shape",
+            "channels",
+            f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).",
+        )
     if int(np.prod(have)) == int(np.prod(shape)):
-        raise BadInput(f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant.")
-    raise BadInput(f"{mismatch}; bring inputs of that size, or correct --size.")
+        raise BadInput(
+            "wrong-shape",
+            "order",
+            f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant.",
+        )
+    raise BadInput("wrong-shape", "inputs", f"{mismatch}; bring inputs of that size, or correct --size.")

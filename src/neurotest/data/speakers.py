@@ -45,7 +45,9 @@ def get(folder: Path | None, progress: Progress | None = None) -> Path:
         return place
     folder = folder or _material()
     if folder is None:
-        raise BadInput(f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR.")
+        raise BadInput(
+            "missing", "from", f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR."
+        )
     for number, split in enumerate(TAKES, start=1):
         x, y = _decoded(folder, split)
         with files.whole(_kept(split)) as part, open(part, "wb") as out:
@@ -72,8 +74,10 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
     folder = _material()
     if folder is None:
         raise BadInput(
+            "not-found",
+            "data",
             f"{spec}: AudioMNIST is not in {_kept(split).parent}: get it from {WHERE} and run `neurotest data get {NAME} --from "
-            "DIR`."
+            "DIR`.",
         )
     return _decoded(folder, split)
 
@@ -81,7 +85,11 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
 def _decoded(folder: Path, split: str) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
     """(n, 1, SAMPLES) and the speakers' numbers, speaker by speaker and digit by digit."""
     if not folder.is_dir():
-        raise BadInput(f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}.")
+        raise BadInput(
+            "not-found",
+            "from",
+            f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}.",
+        )
     names = [(label, stem(person, digit, take)) for label, person in enumerate(CLASSES) for digit in range(DIGITS)
              for take in TAKES[split]]  # fmt: skip
     x = np.zeros((len(names), 1, SAMPLES), np.int16)
@@ -97,14 +105,20 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
 
     file = next((folder / (name + ending) for ending in ENDINGS if (folder / (name + ending)).is_file()), None)
     if file is None:
-        raise BadInput(f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}.")
+        raise BadInput(
+            "not-found", "files", f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}."
+        )
     try:
         about = soundfile.info(file)
         if about.frames * about.channels > LONGEST * RATES[1]:
-            raise BadInput(f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}.")
+            raise BadInput(
+                "wrong-shape",
+                "sound",
+                f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}.",
+            )
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
-        raise BadInput(f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
+        raise BadInput("unreadable", "sound", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
     mono = samples.mean(axis=1) if rate == RATE else resampled(samples.mean(axis=1), rate, RATE)
     louder = PEAK * 32768 / max(float(np.abs(mono).max(initial=0.0)), 1e-9)
     return np.asarray(np.rint(mono[:SAMPLES] * louder), np.int16)

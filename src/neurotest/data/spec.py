@@ -43,7 +43,7 @@ def data(
     leaving it out.
     """
     if limit is not None and limit < 1:
-        raise BadInput(f"limit={limit}: expected an integer of at least 1.")
+        raise BadInput("out-of-range", "limit", f"limit={limit}: expected an integer of at least 1.")
     if isinstance(spec, Source):
         source, part = spec, slice(None)
     elif isinstance(spec, (str, os.PathLike)):
@@ -70,11 +70,17 @@ def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
         return
     rate = None if preprocess is None else preprocess.rate
     if source.rate is None and rate is None:
-        raise BadInput(f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000.")
+        raise BadInput(
+            "missing",
+            "rate",
+            f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000.",
+        )
     if source.rate is not None and rate is not None and source.rate != rate:
         raise BadInput(
+            "conflict",
+            "rate",
             f"{source.what} has {source.rate} samples a second, the target takes {rate}: bring it at that rate, or as files "
-            "(wav:FOLDER), which are resampled."
+            "(wav:FOLDER), which are resampled.",
         )
     source.rate = source.rate or rate
 
@@ -96,10 +102,14 @@ def split_slice(spec: str) -> tuple[str, slice]:
     pieces = [piece.strip() for piece in inner.split(":")]
     numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
-        raise BadInput(f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].")
+        raise BadInput(
+            "syntax",
+            "slice",
+            f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].",
+        )
     second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
     if second and not _exists(where):
-        raise BadInput(f"{spec}: two slices; write one.")
+        raise BadInput("duplicate", "slice", f"{spec}: two slices; write one.")
     return where, slice(*(int(piece) if piece else None for piece in pieces))
 
 
@@ -134,11 +144,11 @@ def _first(part: slice, limit: int | None) -> int | None:
 
 def _cut(source: Source, part: slice, limit: int | None) -> Source:
     if not len(source):
-        raise BadInput(f"{source.what} is empty; there is nothing to test.")
+        raise BadInput("empty", "data", f"{source.what} is empty; there is nothing to test.")
     index = np.arange(len(source))[part][:limit]
     if not len(index):
         shown = ":".join("" if end is None else str(end) for end in (part.start, part.stop, part.step)).removesuffix(":")
-        raise BadInput(f"{source.what}: the slice [{shown}] leaves nothing of it; start below its end.")
+        raise BadInput("empty", "slice", f"{source.what}: the slice [{shown}] leaves nothing of it; start below its end.")
     return source if len(index) == len(source) and part.step in (None, 1) else source.take(index)
 
 
@@ -147,14 +157,16 @@ def open_source(where: str, wanted: Wanted) -> Source:
     prefix, colon, rest = where.partition(":")
     if colon and prefix in registry.names("data source"):
         if not rest:
-            raise BadInput(f"{where} names nothing after the colon: write {SPELLINGS}.")
+            raise BadInput("missing", "data", f"{where} names nothing after the colon: write {SPELLINGS}.")
         source: Source = registry.find("data source", prefix).make(rest, wanted)
         return source
     if colon and re.fullmatch(r"[a-z]\w+", prefix) and not user_path(where).exists():
         raise BadInput(
-            f"{where}: there is no data source {prefix!r}. {near(prefix, registry.entries('data source'))} Write {SPELLINGS}."
+            "unknown-name",
+            "source",
+            f"{where}: there is no data source {prefix!r}. {near(prefix, registry.entries('data source'))} Write {SPELLINGS}.",
         )
-    raise BadInput(f"{where or 'the empty text'} has no source. {_suggestion(where)}")
+    raise BadInput("missing", "source", f"{where or 'the empty text'} has no source. {_suggestion(where)}")
 
 
 def _suggestion(where: str) -> str:

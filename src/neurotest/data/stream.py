@@ -19,7 +19,9 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
     """`promised` bytes by the header, `stored` in the file, `needed` in memory, `disk` on the disk."""
     possible = promised <= stored * DEFLATE if compressed else promised == stored
     if not possible:
-        raise BadInput(f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again.")
+        raise BadInput(
+            "damaged", "size", f"{what}: its header promises {promised} bytes, the file holds {stored}: damaged? Fetch it again."
+        )
     check_needed(what, needed)
     check_unpacked(what, needed, disk)
 
@@ -27,7 +29,11 @@ def check_size(what: str, promised: int, stored: int, *, compressed: bool, neede
 def check_needed(what: str, needed: int) -> None:
     """Refuse what does not fit into memory at once."""
     if needed > MAX_BYTES:
-        raise BadInput(f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].")
+        raise BadInput(
+            "too-large",
+            "slice",
+            f"{what}: {needed} bytes exceed the {MAX_BYTES} read at once; read a part with a slice such as [:1000].",
+        )
 
 
 Arrange = Callable[[Array], Array]
@@ -43,7 +49,11 @@ def fill(
         count = min(step, len(out) - i)
         content = stream.read(count * row_bytes)
         if len(content) != count * row_bytes:
-            raise BadInput(f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again.")
+            raise BadInput(
+                "damaged",
+                "size",
+                f"{what} ends early: {len(out)} rows of {shape_text(row_shape)} {dtype} promised; fetch it again.",
+            )
         rows = np.frombuffer(content, dtype=dtype).reshape(count, *row_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # ArraySource refuses what is not finite
             out[i : i + count] = rows if arrange is None else arrange(rows)

@@ -41,7 +41,9 @@ def open_webdataset(rest: str, wanted: Wanted) -> Source:
     where, parts = _split(rest)
     what = f"{KIND}:{where}"
     if len(parts) > 2:
-        raise BadInput(f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls.")
+        raise BadInput(
+            "syntax", "data", f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls."
+        )
     files = find_files(where, ".tar", KIND)
     inputs = (parts[0],) if parts else INPUTS
     labels = (parts[1],) if len(parts) > 1 else () if parts else LABELS
@@ -91,14 +93,22 @@ class _Index:
                     continue
                 if len(found) > 1:
                     both = " and ".join(place.ending for place in found[:2])
-                    raise BadInput(f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}")
+                    raise BadInput(
+                        "ambiguous",
+                        "input",
+                        f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}",
+                    )
                 names.append(key)
                 places.append(found[0])
                 classes.append(next((parts[ending] for ending in labels if ending in parts), None))
                 if first is not None and len(names) >= first:
                     return cls([str(resolved(f)) for f in files], names, places, classes)
         if not names:
-            raise BadInput(f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING")
+            raise BadInput(
+                "empty",
+                "samples",
+                f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING",
+            )
         return cls([str(resolved(file)) for file in files], names, places, classes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,11 +139,13 @@ class _Index:
                 self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
             except OSError as error:
                 raise BadInput(
-                    f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
+                    "unreadable", "file", f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
                 ) from error
         content = os.pread(self._open[file].fileno(), size, offset)
         if len(content) != size:
-            raise BadInput(f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile.")
+            raise BadInput(
+                "changed", "file", f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
+            )
         return content
 
     def labels(self, what: str) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...] | None]:
@@ -143,7 +155,9 @@ class _Index:
             return None, None
         if missing:
             raise BadInput(
-                f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone."
+                "missing",
+                "labels",
+                f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone.",
             )
         values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
         if all(isinstance(value, int) for value in values):
@@ -152,20 +166,26 @@ class _Index:
 
     def _label(self, place: _Place, what: str) -> int | str:
         if place.size > MAX_LABEL:
-            raise BadInput(f"{what}: its label has {place.size} bytes: expected a class number or name.")
+            raise BadInput("too-large", "label", f"{what}: its label has {place.size} bytes: expected a class number or name.")
         text = self._bytes(place.file, place.offset, place.size)
         try:
             words = text.decode().strip()
             value = json.loads(words) if place.ending == "json" else words
         except ValueError as error:
-            raise BadInput(f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out.") from error
+            raise BadInput(
+                "unreadable", "label", f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out."
+            ) from error
         if isinstance(value, dict):
             value = next((value[key] for key in LABEL_KEYS if key in value), None)
         if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 18:
             value = int(value)
         if not isinstance(value, int | str) or isinstance(value, bool) or len(str(value)) > LONGEST_LABEL:
             keys = ", ".join(LABEL_KEYS)
-            raise BadInput(f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).")
+            raise BadInput(
+                "missing",
+                "label",
+                f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).",
+            )
         return value
 
 
@@ -185,7 +205,7 @@ def _samples(file: Path, number: int, what: str) -> Iterator[tuple[str, dict[str
             key, parts = name, {}
         if member.offset_data + member.size > size or member.size > MAX_INPUT:
             cut = "is cut off" if member.size <= MAX_INPUT else "is too large"
-            raise BadInput(f"{what}: {member.name} {cut}; fetch the file again.")
+            raise BadInput("damaged", "member", f"{what}: {member.name} {cut}; fetch the file again.")
         parts[ending.lower()] = _Place(number, member.offset_data, member.size, ending.lower())
     if key is not None:
         yield key, parts
@@ -212,7 +232,7 @@ def _members(file: Path, what: str) -> Iterator[tarfile.TarInfo]:
         packed = _begins(file) == b"\x1f\x8b"
         hint = f"damaged or cut off ({reason(error)}): fetch it again"
         hint = "it is compressed: unpack it to a plain .tar first" if packed else hint
-        raise BadInput(f"{what} is no tar file that can be read; {hint}.") from error
+        raise BadInput("damaged", "archive", f"{what} is no tar file that can be read; {hint}.") from error
 
 
 def _begins(file: Path) -> bytes:

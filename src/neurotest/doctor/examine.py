@@ -41,7 +41,7 @@ def doctor(
     What is wrong with the network becomes a finding; what cannot be loaded at all raises BadInput.
     """
     if limit < 1 or batch < 1:
-        raise BadInput(f"limit={limit}, batch={batch}: expected integers >= 1.")
+        raise BadInput("out-of-range", "limit", f"limit={limit}, batch={batch}: expected integers >= 1.")
     findings: list[Finding] = []
     loaded = _load(target, description, findings)
     source = None if data is None else read(loaded, data)

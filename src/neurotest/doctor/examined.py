@@ -112,7 +112,11 @@ class Examined:
         self.facts: dict[str, Any] = {}  # what the checks found out; later ones rely on those of earlier ones
         if self.target.shape is None:
             if source is None:
-                raise BadInput("the size of the network's inputs is unknown: give the doctor data, or pass --size 3x32x32.")
+                raise BadInput(
+                    "missing",
+                    "size",
+                    "the size of the network's inputs is unknown: give the doctor data, or pass --size 3x32x32.",
+                )
             self.target.shape = source.shape
         self.labels = None
         if source is None:

@@ -61,7 +61,9 @@ def impartiality(
     predicted, wrong = np.asarray(predicted), np.asarray(fault)
     if predicted.ndim != 1 or wrong.shape != predicted.shape or wrong.dtype != bool:
         raise BadInput(
-            f"predicted {predicted.shape} and fault {wrong.shape}: expected one class number and one truth value per output."
+            "wrong-shape",
+            "predicted",
+            f"predicted {predicted.shape} and fault {wrong.shape}: expected one class number and one truth value per output.",
         )
     finite = predicted >= 0
     of_outputs = evenness(predicted[finite], classes, corrected=corrected)
@@ -212,7 +214,9 @@ def class_bias_report(
         return ClassBias(names, tuple(thresholds), coverage, place, per_class)
     numbers = np.asarray(predicted)
     if numbers.ndim != 1 or not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 0 or numbers.max() >= classes:
-        raise BadInput(f"predicted: expected at least one class number from 0 to {classes - 1}, one row.")
+        raise BadInput(
+            "out-of-range", "predicted", f"predicted: expected at least one class number from 0 to {classes - 1}, one row."
+        )
     counts = np.bincount(numbers, minlength=classes)
     correlation = spearman(-place, counts)
     shuffle = rng.stream("evaluate.bias", seed)
@@ -226,16 +230,20 @@ def _per_class(
     target: Target, source: Source, classes: int, per_class: int, thresholds: Sequence[float], layers: str, batch: int
 ) -> NDArray[np.float64]:
     if source.labels is None:
-        raise BadInput(f"{source.what} has no labels: the class report needs inputs of known class.")
+        raise BadInput("no-labels", "data", f"{source.what} has no labels: the class report needs inputs of known class.")
     if per_class < 1 or not thresholds:
-        raise BadInput(f"per_class={per_class}, {len(thresholds)} thresholds: expected at least one of each.")
+        raise BadInput(
+            "out-of-range", "per_class", f"per_class={per_class}, {len(thresholds)} thresholds: expected at least one of each."
+        )
     rows = []
     for number in range(classes):
         mine = np.flatnonzero(source.labels == number)[:per_class]
         least = min(LEAST, per_class)
         if len(mine) < least:
             raise BadInput(
-                f"{source.what} has {len(mine)} inputs of class {number}: the class report needs at least {least} of each."
+                "too-few",
+                "data",
+                f"{source.what} has {len(mine)} inputs of class {number}: the class report needs at least {least} of each.",
             )
         sums = Sums(layers)
         scan(target, source.take(mine), [sums], batch=batch)

@@ -113,7 +113,9 @@ class Clever(Settings):
     def check(self, target: Target) -> None:
         """Refuse a target that gives no logits."""
         if target.outputs not in ("logits", "regression"):
-            raise BadInput(LOGITS_ONLY.format("probabilities" if target.outputs == "probs" else "a sigmoid"))
+            raise BadInput(
+                "unsuitable", "outputs", LOGITS_ONLY.format("probabilities" if target.outputs == "probs" else "a sigmoid")
+            )
 
     def estimate(
         self, leads: Leads, u: Tensor, own: int, *, position: int = 0, seed: int = 0, towards: int | None = None
@@ -201,7 +203,11 @@ def _to_tolerance(bins: Bins, own: int, towards: int | None, device: torch.devic
     """Of a quantity: the bin beside the own one, and how far a lead over it falls when the quantity moves by the tolerance. The
     logits of neighbours differ by the quantity over a bin's width, so that one gradient tells all."""
     if towards is not None:
-        raise BadInput("towards is for classes, and the target predicts a quantity: leave it out, and set --tolerance.")
+        raise BadInput(
+            "unsuitable",
+            "towards",
+            "towards is for classes, and the target predicts a quantity: leave it out, and set --tolerance.",
+        )
     beside = own + 1 if own + 1 < bins.count else own - 1
     falls = torch.tensor([bins.tolerance / bins.width], dtype=widest(device), device=device)
     return torch.tensor([beside], device=device), falls

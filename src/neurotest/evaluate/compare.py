@@ -75,14 +75,18 @@ def compare(
     the call are corrected together. Values are taken as independent: seeds or repetitions, not inputs that share a seed.
     """
     if len(samples) < 2:
-        raise BadInput(f"compare needs at least two samples, not {len(samples)}.")
+        raise BadInput("too-few", "samples", f"compare needs at least two samples, not {len(samples)}.")
     tables = {name: _metrics(name, values) for name, values in samples.items()}
     metrics = [m for m in next(iter(tables.values())) if all(m in table for table in tables.values())]
     if not metrics:
-        raise BadInput("the samples have no metric in common: compare suites judged in the same way.")
+        raise BadInput("conflict", "metrics", "the samples have no metric in common: compare suites judged in the same way.")
     sizes = {name: len(table[metrics[0]]) for name, table in tables.items()}
     if paired and len(set(sizes.values())) > 1:
-        raise BadInput(f"paired=True, but the samples have {sizes} values: expected equal numbers in the same order.")
+        raise BadInput(
+            "wrong-count",
+            "paired",
+            f"paired=True, but the samples have {sizes} values: expected equal numbers in the same order.",
+        )
     means = {m: {name: mean_interval(table[m], draws=draws, seed=seed) for name, table in tables.items()} for m in metrics}
     names = [(metric, left, right) for metric in metrics for left, right in combinations(tables, 2)]
     values = [(tables[left][metric], tables[right][metric]) for metric, left, right in names]

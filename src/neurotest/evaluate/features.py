@@ -60,14 +60,18 @@ class Extractor:
         """
         own = what is None or what == "target"
         if weights is not None and not (isinstance(what, str) and what.startswith("py:")):
-            raise BadInput(f"weights={str(weights)!r}: they belong to an extractor py:FILE_OR_MODULE:CALLABLE.")
+            raise BadInput(
+                "conflict", "weights", f"weights={str(weights)!r}: they belong to an extractor py:FILE_OR_MODULE:CALLABLE."
+            )
         if isinstance(what, nn.Module):
             return cls(f"the user's {type(what).__name__}", _module(what, target), None)
         network = target if own or what is None else load(_reference(target) if what == "reference" else what, weights=weights)
         if network.shape is not None and target.shape is not None and network.shape != target.shape:
             raise BadInput(
+                "wrong-shape",
+                "extractor",
                 f"extractor {network.spec} takes inputs of {shape_text(network.shape)}, the target of "
-                f"{shape_text(target.shape)}: choose another."
+                f"{shape_text(target.shape)}: choose another.",
             )
         network.shape = network.shape or target.shape
         where = f"the target itself ({target.spec})" if own else f"{network.spec}{'' if weights is None else f' with {weights}'}"
@@ -131,14 +135,20 @@ class Extractor:
             if isinstance(error, NeurotestError) and not isinstance(error, ForwardError):
                 raise
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise BadInput(f"extractor: {self.name} does not take inputs of size {shape_text(source.shape)}: {first}") from error
+            raise BadInput(
+                "unsuitable",
+                "extractor",
+                f"extractor: {self.name} does not take inputs of size {shape_text(source.shape)}: {first}",
+            ) from error
 
     def _vectors(self, x: Tensor) -> Tensor:
         """What a user's module returns, checked."""
         with torch.inference_mode():
             features = self.network.raw(x)
         if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(x):
-            raise BadInput(f"extractor: {self.name} must return one row of features per input, (n, d).")
+            raise BadInput(
+                "wrong-shape", "features", f"extractor: {self.name} must return one row of features per input, (n, d)."
+            )
         return features.flatten(1).cpu().double()
 
 
@@ -169,5 +179,7 @@ def _reference(target: Target) -> str:
             return f"zoo:{others[-1]}"
     embedded = ", ".join(f"zoo:{s.name}" for s in zoo.catalogue() if s.embedded)
     raise BadInput(
-        f"extractor='reference': no embedded network is known for the data of {target.spec}; name one ({embedded}) or your own."
+        "unknown-name",
+        "extractor",
+        f"extractor='reference': no embedded network is known for the data of {target.spec}; name one ({embedded}) or your own.",
     )

@@ -26,16 +26,22 @@ class Score(NamedTuple):
 def _features(name: str, values: NDArray[np.floating], least: int = 2) -> Floats:
     features = np.asarray(values, dtype=np.float64)
     if features.ndim != 2 or features.shape[1] < 1 or not np.isfinite(features).all():
-        raise BadInput(f"{name}: features of shape {features.shape}; expected (inputs, features), all finite.")
+        raise BadInput(
+            "wrong-shape", "features", f"{name}: features of shape {features.shape}; expected (inputs, features), all finite."
+        )
     if len(features) < least:
-        raise BadInput(f"{name}: {len(features)} inputs are too few, at least {least} are needed.")
+        raise BadInput("too-few", "features", f"{name}: {len(features)} inputs are too few, at least {least} are needed.")
     return features
 
 
 def _pair(left: NDArray[np.floating], right: NDArray[np.floating]) -> tuple[Floats, Floats]:
     a, b = _features("suite", left), _features("reference", right)
     if a.shape[1] != b.shape[1]:
-        raise BadInput(f"features of {a.shape[1]} and {b.shape[1]} numbers: both sides must come from the same extractor.")
+        raise BadInput(
+            "wrong-count",
+            "features",
+            f"features of {a.shape[1]} and {b.shape[1]} numbers: both sides must come from the same extractor.",
+        )
     return a, b
 
 
@@ -62,12 +68,14 @@ def fid(
     """Fréchet distance of two sets of features (n, d). Fewer inputs than features need covariance='shrunk' (Ledoit and Wolf)."""
     a, b = _pair(suite, reference)
     if covariance not in ("sample", "shrunk"):
-        raise BadInput(f"covariance={covariance!r}: expected sample or shrunk.")
+        raise BadInput("out-of-range", "covariance", f"covariance={covariance!r}: expected sample or shrunk.")
     n, d = min(len(a), len(b)), a.shape[1]
     if covariance == "sample" and n <= d:
         raise BadInput(
+            "too-few",
+            "covariance",
             f"FID from {n} inputs with {d} features: the covariance is singular and the number means nothing. Use more than {d} "
-            "inputs, KID, or covariance='shrunk'."
+            "inputs, KID, or covariance='shrunk'.",
         )
     warnings = (
         [] if n >= USUAL else [f"FID from {n} inputs: below {USUAL:,} it depends on their number; compare equal numbers only."]
@@ -103,14 +111,16 @@ def inception_score(probs: NDArray[np.floating], *, splits: int = 1) -> Score:
     """exp of the mean divergence of p(y|x) from p(y): 1 (one answer for all) to the number of classes. Mean over the splits."""
     rows = _features("probs", probs, 1)
     if (rows < 0).any() or not np.allclose(rows.sum(1), 1, atol=1e-4):
-        raise BadInput("probs: expected rows of probabilities that sum to 1.")
+        raise BadInput("out-of-range", "probs", "probs: expected rows of probabilities that sum to 1.")
     n, classes = rows.shape
     if splits < 1:
-        raise BadInput(f"splits={splits}: expected an integer >= 1.")
+        raise BadInput("out-of-range", "splits", f"splits={splits}: expected an integer >= 1.")
     if n // splits < classes:
         raise BadInput(
+            "too-few",
+            "splits",
             f"inception score of {n} inputs in {splits} splits: {n // splits} inputs per split cannot show {classes} classes; "
-            f"use fewer splits or at least {classes * splits} inputs."
+            f"use fewer splits or at least {classes * splits} inputs.",
         )
     scores = []
     for part in np.array_split(rows, splits):

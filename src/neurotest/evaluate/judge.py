@@ -85,7 +85,11 @@ class Judgement(Outcome):
         for name in metrics:
             part, key = LONG.get(name, ("naturalness", name))
             if getattr(self, part).get(key) is None:
-                raise BadInput(self.refused.get(name) or f"{name} cannot be had from this suite of {self.outputs} outputs.")
+                raise BadInput(
+                    "unsuitable",
+                    name,
+                    self.refused.get(name) or f"{name} cannot be had from this suite of {self.outputs} outputs.",
+                )
 
     def headline(self) -> str:
         return f"{self.defects['faults']} faults in {self.outputs} outputs on {self.target}"
@@ -94,7 +98,7 @@ class Judgement(Outcome):
 def check_metrics(metrics: Sequence[str]) -> None:
     for name in metrics:
         if name not in METRICS:
-            raise BadInput(f"--metric {name}: unknown. {near(name, METRICS)}")
+            raise BadInput("unknown-name", "metric", f"--metric {name}: unknown. {near(name, METRICS)}")
 
 
 def judge(
@@ -123,10 +127,12 @@ def judge(
         source = source.with_originals(aligned(target, read(target, originals)))
     if source.originals is None and source.labels is None:
         raise BadInput(
-            f"{source.what} has no labels and does not say what its inputs were made from: give the originals, input by input."
+            "missing",
+            "originals",
+            f"{source.what} has no labels and does not say what its inputs were made from: give the originals, input by input.",
         )
     if operators is not None and len(operators) != len(source):
-        raise BadInput(f"operators: {len(operators)} for {len(source)} inputs; expected one each.")
+        raise BadInput("wrong-count", "operators", f"operators: {len(operators)} for {len(source)} inputs; expected one each.")
     classes = fit(target, source)
     if not isinstance(extractor, Extractor):
         extractor = Extractor.of(extractor, target)
@@ -330,15 +336,23 @@ def _pixel_numbers(x: Tensor, original: Tensor) -> dict[str, NDArray[np.float64]
 
 def _against(reference: Features | None) -> NDArray[np.float64]:
     if reference is None:
-        raise BadInput("FID and KID need something natural to compare with: originals, or training data (--train).")
+        raise BadInput(
+            "missing", "train", "FID and KID need something natural to compare with: originals, or training data (--train)."
+        )
     return reference.values
 
 
 def _probs(features: Features) -> NDArray[np.float64]:
     if features.probs is None or features.predicted is None:
-        raise BadInput("the inception score needs an extractor that is a classifier; this one gives features only.")
+        raise BadInput(
+            "unsuitable",
+            "extractor",
+            "the inception score needs an extractor that is a classifier; this one gives features only.",
+        )
     if len(features.predicted) > 1 and len(np.unique(features.predicted)) < 2:
-        raise BadInput("inception score: the extractor sees one class only in this suite, so the score says nothing.")
+        raise BadInput(
+            "too-few", "classes", "inception score: the extractor sees one class only in this suite, so the score says nothing."
+        )
     return features.probs
 
 
@@ -349,14 +363,18 @@ def compare_suites(judged: Mapping[str, Judgement], *, paired: bool = False, dra
     """
     for what in ("fingerprint", "extractor"):
         if len({getattr(judgement, what) for judgement in judged.values()}) > 1:
-            raise BadInput(f"the suites were judged with different {what}s: judge them alike to compare them.")
+            raise BadInput("conflict", what, f"the suites were judged with different {what}s: judge them alike to compare them.")
     seeds = {name: np.unique(judgement.roots) for name, judgement in judged.items()}
     if paired:
         shared = seeds[next(iter(seeds))]
         for others in seeds.values():
             shared = np.intersect1d(shared, others)
         if len(shared) < 2:
-            raise BadInput(f"the suites share {len(shared)} seeds: paired comparison needs at least 2 that all of them used.")
+            raise BadInput(
+                "too-few",
+                "seeds",
+                f"the suites share {len(shared)} seeds: paired comparison needs at least 2 that all of them used.",
+            )
         seeds = dict.fromkeys(seeds, shared)
     tables = {
         name: {metric: _by_seed(values, judgement.roots, seeds[name]) for metric, values in judgement.per_input.items()}

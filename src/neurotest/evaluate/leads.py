@@ -44,7 +44,7 @@ class Leads:
         with torch.enable_grad():
             logits = self.target.logits(from_unit(u, self.target.bounds))
         if not logits.requires_grad:
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         rivals = rivals.expand(-1, len(u))  # (rivals, n)
         self.backwards += rivals.numel()
         weights = torch.zeros(len(rivals), *logits.shape).to(logits)
@@ -52,7 +52,7 @@ class Leads:
         weights.scatter_add_(2, rivals[..., None], torch.full_like(weights[..., :1], -1))
         gradients = self._backward(logits, u, weights)
         if not bool(gradients.isfinite().all()):
-            raise BadInput(NOT_FINITE)
+            raise BadInput("not-finite", "gradient", NOT_FINITE)
         return logits.detach(), gradients
 
     def _backward(self, logits: Tensor, u: Tensor, weights: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class Leads:
     @staticmethod
     def _there(gradients: Tensor | None) -> Tensor:
         if gradients is None:
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         return gradients
 
 

@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 def own_nearest(points: Floats) -> Floats:
     """Distance of each point to the nearest other one: (n,)."""
     if len(points) < 2:
-        raise BadInput(f"{len(points)} inputs: nearest others need at least 2.")
+        raise BadInput("too-few", "inputs", f"{len(points)} inputs: nearest others need at least 2.")
     out = np.empty(len(points))
     step = max(1, CHUNK // len(points))
     for start in range(0, len(points), step):
@@ -36,12 +36,16 @@ class Manifold:
     @classmethod
     def of(cls, train: Floats, *, quantile: float = 0.99) -> Manifold:
         if len(train) < 100:
-            raise BadInput(f"train: {len(train)} inputs cannot tell what is far from training data; give at least 100.")
+            raise BadInput(
+                "too-few", "train", f"train: {len(train)} inputs cannot tell what is far from training data; give at least 100."
+            )
         if not 0 < quantile < 1:
-            raise BadInput(f"quantile={quantile}: expected a number between 0 and 1 (0.99 is usual).")
+            raise BadInput("out-of-range", "quantile", f"quantile={quantile}: expected a number between 0 and 1 (0.99 is usual).")
         limit = float(np.quantile(own_nearest(train), quantile))
         if limit == 0:
-            raise BadInput("train: nearly all inputs have an exact copy among the others: leave the copies out.")
+            raise BadInput(
+                "duplicate", "train", "train: nearly all inputs have an exact copy among the others: leave the copies out."
+            )
         return cls(Points(train), limit)
 
     def distance(self, features: Floats) -> Floats:

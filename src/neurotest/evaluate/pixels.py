@@ -17,7 +17,11 @@ CHUNK = 256
 
 def _pair(x: Tensor, original: Tensor) -> None:
     if x.shape != original.shape:
-        raise BadInput(f"inputs of {tuple(x.shape)} against originals of {tuple(original.shape)}: each needs its own original.")
+        raise BadInput(
+            "wrong-shape",
+            "originals",
+            f"inputs of {tuple(x.shape)} against originals of {tuple(original.shape)}: each needs its own original.",
+        )
 
 
 def distances(x: Tensor, original: Tensor) -> dict[str, Floats]:
@@ -52,5 +56,7 @@ def ssim(x: Tensor, original: Tensor) -> Floats:
 def _images(x: Tensor) -> None:
     if x.ndim != 4:
         raise BadInput(
-            f"inputs of shape {tuple(x.shape[1:])} are no images (channels, height, width): SSIM and variation need them."
+            "unsuitable",
+            "shape",
+            f"inputs of shape {tuple(x.shape[1:])} are no images (channels, height, width): SSIM and variation need them.",
         )

@@ -63,11 +63,11 @@ def lay_out(features: Floats, method: str = "tsne", *, seed: int = 0) -> Floats:
     """Points in a plane, (n, 2), in which neighbours are kept as far as that goes."""
     methods: dict[str, Callable[[Floats, int], Floats]] = {"tsne": _tsne, "umap": _umap}
     if method not in methods:
-        raise BadInput(f"map={method!r}: expected {' or '.join(methods)}.")
+        raise BadInput("out-of-range", "map", f"map={method!r}: expected {' or '.join(methods)}.")
     if len(features) < LEAST:
-        raise BadInput(f"{len(features)} inputs are too few for a map: {LEAST} are needed.")
+        raise BadInput("too-few", "inputs", f"{len(features)} inputs are too few for a map: {LEAST} are needed.")
     if not np.isfinite(features).all():
-        raise BadInput("the last hidden layer is not finite for some inputs: there is no map of them.")
+        raise BadInput("not-finite", "features", "the last hidden layer is not finite for some inputs: there is no map of them.")
     return methods[method](_leading(features), seed)
 
 
@@ -97,7 +97,9 @@ def _umap(features: Floats, seed: int) -> Floats:
         from umap import UMAP
     except ImportError:
         raise BadInput(
-            "map=umap needs umap-learn, which is not installed: pip install 'neurotest[explain]', or map=tsne."
+            "not-installed",
+            "umap",
+            "map=umap needs umap-learn, which is not installed: pip install 'neurotest[explain]', or map=tsne.",
         ) from None
     neighbours = min(15, len(features) - 1)
     plane = UMAP(n_neighbors=neighbours, random_state=seed, n_jobs=1).fit_transform(features)

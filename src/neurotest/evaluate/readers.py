@@ -59,11 +59,13 @@ def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
         command = str(run["command"])
         if command not in registry.names("suite"):
             readers = ", ".join(registry.entries("suite"))
-            raise BadInput(f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {readers}.")
+            raise BadInput(
+                "wrong-run", "", f"{run.path} is a run of {command!r}, which makes no suite: evaluate runs of {readers}."
+            )
         if run["state"] != "done":
-            raise BadInput(f"{run.path} is not finished: finish it first, then judge it.")
+            raise BadInput("unfinished", "", f"{run.path} is not finished: finish it first, then judge it.")
         if not isinstance(run["config"], dict):
-            raise BadInput(f"{run.path} has no configuration: it is damaged.")
+            raise BadInput("damaged", "config", f"{run.path} has no configuration: it is damaged.")
         suite: Stored = registry.find("suite", command).make(run, target)
         return suite
 
@@ -76,13 +78,13 @@ def generated_suite(run: Run, target: AnyTarget | None) -> Stored:
     network = stored_target(run, target)
     file = run.file(SUITE)
     if not file.exists():
-        raise BadInput(f"{run.path} has lost its {SUITE}: make the suite again.")
+        raise BadInput("not-found", "suite", f"{run.path} has lost its {SUITE}: make the suite again.")
     with file.open() as stream:
         stored = read_npz(stream, str(file), largest=LARGEST, names=("seeds", "x", "random", "y", "fault"))
     y, fault = stored["y"], stored["fault"].astype(bool)
     parts = [stored[name] for name in ("seeds", "x", "random")]
     if any(part.ndim < 2 or part.shape[1:] != parts[1].shape[1:] for part in parts) or fault.shape != (len(parts[1]),):
-        raise BadInput(f"{file} holds arrays that do not fit each other: the run is damaged.")
+        raise BadInput("damaged", "suite", f"{file} holds arrays that do not fit each other: the run is damaged.")
     about = {"classes": network.classes, "spec": str(run.path)}
     seeds, suite, noise = (ArraySource(part, y if len(part) == len(y) else None, **about) for part in parts)
     summary = run["summary"] if isinstance(run["summary"], dict) else {}
@@ -116,16 +118,18 @@ def select_suite(run: Run, target: AnyTarget | None) -> Stored:
     network = stored_target(run, target)
     methods = run.methods()
     if not methods:
-        raise BadInput(f"{run.path} holds no ranking: it is damaged.")
+        raise BadInput("damaged", "ranking", f"{run.path} holds no ranking: it is damaged.")
     stored = {file.position for file in run.files("picked")}
     picked = [row.position for row in run.ranking(methods[0].name) if row.picked]
     positions = [position for position in picked if position in stored]
     if not positions:
-        raise BadInput(f"{run.path} stores none of its picks as files: select again without --files 0.")
+        raise BadInput("not-found", "picks", f"{run.path} stores none of its picks as files: select again without --files 0.")
     rows = {row.position: row for row in run.inputs()}
     labels = [rows[p].label for p in positions]
     if any(label is None for label in labels):
-        raise BadInput(f"{run.path} was made from unlabelled data: nobody knows which of its picks are faults.")
+        raise BadInput(
+            "no-labels", "data", f"{run.path} was made from unlabelled data: nobody knows which of its picks are faults."
+        )
     suite: Source = ArraySource(
         np.stack([run.load_input(p, "picked") for p in positions]), np.array(labels), classes=network.classes, spec=str(run.path)
     )

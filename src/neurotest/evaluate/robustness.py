@@ -170,7 +170,7 @@ def robustness(
 
         return go_on(resume, "robustness", again, progress, out=out)
     if target is None or data is None:
-        raise BadInput("robustness needs a target and data (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "target", "robustness needs a target and data (or resume=RUN to go on with a run).")
     defaults: dict[str, Any] = {"inputs": INPUTS, "towards": None, "attacks": True, "seed": 0, "limit": None, "batch": 10}
     chosen = {**defaults, **{name: value for name, value in settings.items() if value is not None}}
     for name, usual in (("inputs", f"{INPUTS} by default"), ("batch", "10 by default")):
@@ -204,7 +204,11 @@ class _Robustness(Job[RobustnessResult]):
         if towards is not None:
             others = np.flatnonzero(seeds.expected != towards)
             if not len(others):
-                raise BadInput(f"towards={settings['towards']!r}: every input is of that class already; name another one.")
+                raise BadInput(
+                    "conflict",
+                    "towards",
+                    f"towards={settings['towards']!r}: every input is of that class already; name another one.",
+                )
             seeds, positions = seeds.take(others), positions[others]
         seeds = dataclasses.replace(seeds, positions=positions)
         return cls(target=target, source=source, seeds=seeds, method=method, settings=settings, towards=towards)
@@ -283,10 +287,12 @@ class _Robustness(Job[RobustnessResult]):
                 int(n) for n in np.concatenate([sum(part[name] for part in self.done) for name in ("ends", "passes")])
             )
         except (KeyError, ValueError) as error:
-            raise BadInput(f"the parts of the run do not fit each other ({error}): it is damaged; start a new run.") from error
+            raise BadInput(
+                "damaged", "parts", f"the parts of the run do not fit each other ({error}): it is damaged; start a new run."
+            ) from error
         flat = arrays["flat"].astype(bool)
         if flat.all():
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         return RobustnessResult(
             method=repr(self.method), norm=self.method.norm, radius=self.method.reach, towards=self.towards,
             positions=self.seeds.positions, own=self.seeds.expected, rival=arrays["rival"], score=arrays["score"],
@@ -334,4 +340,4 @@ def _class(name: str | int | None, classes: tuple[str, ...], count: int) -> int 
     if str(name).isdecimal() and int(name) < count:
         return int(name)
     hint = near(str(name), classes) if classes else f"Classes are numbers from 0 to {count - 1}."
-    raise BadInput(f"towards={name!r}: there is no such class. {hint}")
+    raise BadInput("unknown-name", "towards", f"towards={name!r}: there is no such class. {hint}")

@@ -147,9 +147,9 @@ def evaluate(
     nothing is written). The rest as in `judge` and `compare_suites`.
     """
     if not runs:
-        raise BadInput("evaluate needs at least one run, for example neurotest-runs/attack-20250101-120000.")
+        raise BadInput("missing", "runs", "evaluate needs at least one run, for example neurotest-runs/attack-20250101-120000.")
     if limit < 1:
-        raise BadInput(f"limit={limit}: expected an integer >= 1 (outputs judged per suite).")
+        raise BadInput("out-of-range", "limit", f"limit={limit}: expected an integer >= 1 (outputs judged per suite).")
     check_metrics(metrics)
     suites, sizes = _read(runs, target, faults_only, limit, seed)
     network = next(iter(suites.values())).target
@@ -190,7 +190,7 @@ def _read(
         target, sizes[name], notes = stored.target, len(stored.suite), stored.notes
         rows = np.flatnonzero(stored.fault) if faults_only else np.arange(len(stored.suite))
         if not len(rows):
-            raise BadInput(f"{path} holds no faults: there is nothing to judge with --faults-only.")
+            raise BadInput("empty", "faults", f"{path} holds no faults: there is nothing to judge with --faults-only.")
         if len(rows) > limit:
             sample = rng.stream("evaluate.sample", seed).permutation(len(rows))[:limit]
             notes = (*notes, f"{limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
@@ -203,7 +203,7 @@ def _names(runs: Sequence[str | Path]) -> list[str]:
     short = [Path(run).name for run in runs]
     names = short if len(set(short)) == len(short) else [str(run) for run in runs]
     if len(set(names)) < len(names):
-        raise BadInput("the same run was given twice: name each suite once.")
+        raise BadInput("duplicate", "runs", "the same run was given twice: name each suite once.")
     return names
 
 

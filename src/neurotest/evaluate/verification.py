@@ -44,12 +44,14 @@ def verify(target: Target, enrolled: Source, claims: Source) -> Verification:
     A class is the mean of the embeddings (the last hidden layer, brought to length 1) of its inputs in `enrolled`.
     """
     if enrolled.labels is None or claims.labels is None:
-        raise BadInput(f"verification needs labels: {(enrolled if enrolled.labels is None else claims).what} has none.")
+        raise BadInput(
+            "no-labels", "data", f"verification needs labels: {(enrolled if enrolled.labels is None else claims).what} has none."
+        )
     extract = Extractor.of("target", target)
     known, new = (unit(extract(target, source).values) for source in (enrolled, claims))
     classes = np.unique(enrolled.labels)
     if len(classes) < 2:
-        raise BadInput(f"verification needs two classes at least: {enrolled.what} has {len(classes)}.")
+        raise BadInput("too-few", "classes", f"verification needs two classes at least: {enrolled.what} has {len(classes)}.")
     models = unit(np.stack([known[enrolled.labels == label].mean(axis=0) for label in classes]))
     scores = new @ models.T  # (claims, classes)
     own = claims.labels[:, None] == classes[None, :]
@@ -71,7 +73,7 @@ def equal_error(genuine: Floats, impostors: Floats) -> tuple[float, float]:
     """The equal error rate and its threshold: claims are accepted from there on. Where no threshold makes both shares equal, it
     is the mean of them at the one where they differ least."""
     if not len(genuine) or not len(impostors):
-        raise BadInput("an equal error rate needs claims of both kinds, true and false.")
+        raise BadInput("too-few", "claims", "an equal error rate needs claims of both kinds, true and false.")
     own, others = np.sort(genuine), np.sort(impostors)
     places = np.unique(np.concatenate([own, others]))
     places = np.append(places, np.nextafter(places[-1], np.inf))

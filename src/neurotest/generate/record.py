@@ -40,4 +40,4 @@ def record(run: Run, target: Target, result: AttackResult, stored: int) -> None:
         run.save_inputs(numbers[shown], result.seeds[shown], "original", target.bounds)
     for i in shown:  # what is saved is what failed
         if not np.array_equal(run.load_input(int(numbers[i]), "fault"), result.x[i]):
-            raise BadInput(f"{run.path} does not read back as it was written: is the disk in order?")
+            raise BadInput("not-writable", "", f"{run.path} does not read back as it was written: is the disk in order?")

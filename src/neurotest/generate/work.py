@@ -94,7 +94,9 @@ class Work(Job[Result], Generic[Result]):
 
     def restore(self, run: Run) -> None:
         if self._contents() != run["config"]["contents"]:
-            raise BadInput(f"the seeds are not those {run.path} was started with: resume it with the same data.")
+            raise BadInput(
+                "changed", "seeds", f"the seeds are not those {run.path} was started with: resume it with the same data."
+            )
 
     def record(self, run: Run, result: Result) -> None:
         record(run, self.target, result, int(self.settings["files"]))
@@ -147,4 +149,6 @@ class Batches(Work[Result]):
         try:
             return {name: np.concatenate([part[name] for part in self.done]) for name in names}
         except (KeyError, ValueError) as error:
-            raise BadInput(f"the parts of the run do not fit each other ({error}): it is damaged; start a new run.") from error
+            raise BadInput(
+                "damaged", "parts", f"the parts of the run do not fit each other ({error}): it is damaged; start a new run."
+            ) from error

@@ -133,19 +133,19 @@ def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
 def in_place(out: Out) -> None:
     """Refuse another place for a run that is resumed."""
     if out is not None:
-        raise BadInput("a resumed run goes on where it is: leave out --out.")
+        raise BadInput("conflict", "out", "a resumed run goes on where it is: leave out --out.")
 
 
 def unfinished(run: Run, *commands: str, again: bool = False) -> dict[str, Any]:
     """The configuration of a run of these commands; other runs are refused, and finished ones unless they may go on `again`."""
     if run["command"] not in commands:
-        raise BadInput(f"{run.path} is a run of {run['command']!r}, not of {' or '.join(commands)}.")
+        raise BadInput("wrong-run", "", f"{run.path} is a run of {run['command']!r}, not of {' or '.join(commands)}.")
     if run["state"] == "done" and not again:
         Parts(run).clear()  # whoever died after the last word has left them
-        raise Finished(f"{run.path} is finished: there is nothing to resume.")
+        raise Finished("finished", "", f"{run.path} is finished: there is nothing to resume.")
     config = run["config"]
     if not isinstance(config, dict):
-        raise BadInput(f"{run.path} has no configuration: it is damaged.")
+        raise BadInput("damaged", "config", f"{run.path} has no configuration: it is damaged.")
     return config
 
 
@@ -165,13 +165,17 @@ def same_sources(run: Run, stored: Mapping[str, Any], again: Mapping[str, Any]) 
         if before.get(name) != now.get(name):
             data = {"train": "training data"}.get(name, name)
             raise BadInput(
+                "changed",
+                data,
                 f"the {data} are not those {run.path} was started with, and its result depends on them: resume it with the same "
-                "data, or start a new run."
+                "data, or start a new run.",
             )
 
 
 def other_setting(run: Run, name: str, value: Any, stored: Any) -> BadInput:
     """What to raise when a setting is said again and differs."""
     return BadInput(
-        f"{name}={value!r}: {run.path} was started with {stored!r} and goes on with it. Leave it out, or start a new run."
+        "changed",
+        name,
+        f"{name}={value!r}: {run.path} was started with {stored!r} and goes on with it. Leave it out, or start a new run.",
     )

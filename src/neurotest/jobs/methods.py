@@ -15,12 +15,14 @@ def with_options(kind: str, method: Any, options: Mapping[str, Any]) -> Any:
     """The method that a text stands for, with the options that are not None in place of its own."""
     built = registry.build(kind, method)
     if not dataclasses.is_dataclass(built) or isinstance(built, type) or not hasattr(built, "name"):
-        raise BadInput(f"{kind}={built!r}: expected a name (`neurotest list {kind}`) or its settings as an object.")
+        raise BadInput(
+            "wrong-type", kind, f"{kind}={built!r}: expected a name (`neurotest list {kind}`) or its settings as an object."
+        )
     changes = {name: value for name, value in options.items() if value is not None}
     fields = [f.name for f in dataclasses.fields(built) if f.init]
     for name in changes:
         if name not in fields:
-            raise BadInput(f"{built.name} has no option {name!r}. {near(name, fields)}")
+            raise BadInput("unknown-option", name, f"{built.name} has no option {name!r}. {near(name, fields)}")
     return dataclasses.replace(built, **changes)
 
 
@@ -37,9 +39,13 @@ def stored_method(method: Any) -> Any:
 def read_method(kind: str, stored: Any) -> Any:
     """The method a run was made with. Runs of the first versions hold a name with options, or a repr."""
     if not isinstance(stored, (str, Mapping)):
-        raise BadInput("the run's configuration does not name its method: it is damaged; start a new run.")
+        raise BadInput("damaged", "method", "the run's configuration does not name its method: it is damaged; start a new run.")
     if isinstance(stored, Mapping) and "object" in stored:
-        raise BadInput(f"the run was made with {shown(stored['object'])}, which a Python program brought along: give it again.")
+        raise BadInput(
+            "missing",
+            "method",
+            f"the run was made with {shown(stored['object'])}, which a Python program brought along: give it again.",
+        )
     try:
         if isinstance(stored, Mapping):
             if not isinstance(stored["name"], str) or not isinstance(stored["options"], Mapping):
@@ -47,7 +53,9 @@ def read_method(kind: str, stored: Any) -> Any:
             return _made(registry.find(kind, stored["name"]), dict(stored["options"]))
         return registry.build(kind, stored)
     except (KeyError, TypeError):
-        raise BadInput("the run's configuration does not name its method as this version knows it: start a new run.") from None
+        raise BadInput(
+            "changed", "method", "the run's configuration does not name its method as this version knows it: start a new run."
+        ) from None
 
 
 def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
@@ -55,5 +63,7 @@ def _made(entry: registry.Entry, options: dict[str, Any]) -> Any:
         return registry.make(entry, options)
     except BadInput as error:
         raise BadInput(
-            f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run."
+            "changed",
+            "method",
+            f"the run's configuration does not fit its method ({error}) as this version knows it: start a new run.",
         ) from None

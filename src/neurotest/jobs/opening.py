@@ -44,7 +44,7 @@ def open_counted(target: Target, source: AnyData, *, limit: int | None = None, s
     """The same without the warnings, and how many classes the target has."""
     opened = aligned(target, read(target, source, limit=limit, strict=strict))
     if not len(opened):
-        raise BadInput(f"{opened.what} is empty: give data with at least one input.")
+        raise BadInput("empty", "data", f"{opened.what} is empty: give data with at least one input.")
     return opened, fit(target, opened)
 
 
@@ -77,7 +77,11 @@ def stored_source(run: Run, stored: Any, repeated: AnyData | None, name: str = "
     if repeated is not None:
         return repeated
     if not isinstance(stored, str) or not stored:
-        raise BadInput(f"{run.path} was started with {name} that a Python program held in memory: give them again.")
+        raise BadInput(
+            "missing", name, f"{run.path} was started with {name} that a Python program held in memory: give them again."
+        )
     if not (run.made_here or stored.startswith("zoo:")):
-        raise BadInput(f"{run.path} was made elsewhere and names {stored!r} as its {name}: give the data yourself.")
+        raise BadInput(
+            "untrusted", name, f"{run.path} was made elsewhere and names {stored!r} as its {name}: give the data yourself."
+        )
     return stored

@@ -33,7 +33,7 @@ class Parts:
             return 0
         count = self.run[FOLDER]
         if type(count) is not int or not 0 <= count < MOST:
-            raise BadInput(f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
+            raise BadInput("damaged", "parts", f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
         return count
 
     def add(self, arrays: Arrays) -> None:
@@ -59,7 +59,7 @@ class Parts:
             try:
                 content = file.read(LARGEST)
                 if digests[number] not in (None, _digest(content)):
-                    raise BadInput(f"{file} is not what was written.")
+                    raise BadInput("damaged", "parts", f"{file} is not what was written.")
                 arrays = read_npz(io.BytesIO(content), str(file), largest=LARGEST, text=True)
             except (BadInput, IndexError) as error:
                 warnings.warn(f"{error} The work is done again from this part on.", Remark, stacklevel=2)

@@ -72,7 +72,11 @@ def stored_targets(run: Run, targets: Sequence[AnyTarget] = ()) -> list[Target]:
     """All targets of a run, in their order."""
     fingerprints, descriptions = _stored(run)
     if targets and len(targets) != len(descriptions):
-        raise BadInput(f"{run.path} was made with {len(descriptions)} targets, {len(targets)} were named: name all or none.")
+        raise BadInput(
+            "wrong-count",
+            "targets",
+            f"{run.path} was made with {len(descriptions)} targets, {len(targets)} were named: name all or none.",
+        )
     named: Sequence[AnyTarget | None] = targets or [None] * len(descriptions)
     opened = [_opened(run, one, target) for one, target in zip(descriptions, named, strict=True)]
     return [_checked(run, target, [print_]) for target, print_ in zip(opened, fingerprints, strict=True)]
@@ -89,19 +93,21 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     """Fingerprints and descriptions; runs of the first versions hold specs only."""
     config = run["config"]
     if not isinstance(config, dict) or "target" not in config:
-        raise BadInput(f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
+        raise BadInput("damaged", "target", f"{run.path} names no target: it is a run of {run['command']!r}, or damaged.")
     if not run.made_here:
         _refuse_named_code(run, config)
     elif config.get("code", {}) != (code := named_code(config)):
         raise BadInput(
+            "changed",
+            "code",
             f"{run.path} names code ({', '.join(sorted(code))}) that is not the file it was made with, or was made before its "
-            "hash was kept: go back to the folder it was started in and bring the old file back, or start a new run."
+            "hash was kept: go back to the folder it was started in and bring the old file back, or start a new run.",
         )
     specs = config.get("targets") or [config["target"]]
     stored = config.get("descriptions") or [config.get("description") or {"spec": spec} for spec in specs]
     fingerprints = config.get("fingerprints") or [config.get("fingerprint")]
     if not isinstance(stored, list) or not isinstance(fingerprints, list) or len(stored) != len(fingerprints):
-        raise BadInput(f"{run.path} describes its targets in a way that does not fit: it is damaged.")
+        raise BadInput("damaged", "target", f"{run.path} describes its targets in a way that does not fit: it is damaged.")
     return fingerprints, [Description.read(one, run.path) for one in stored]
 
 
@@ -142,7 +148,9 @@ def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
     for key, value in config.items():
         if key not in NAMES and any(re.search(rf"\b({sources})\s*:", text) for text in _texts(value)):
             raise BadInput(
-                f"{run.path} was made elsewhere and names the {key} {str(value)[:300]}, which could run code: start a new run."
+                "untrusted",
+                key,
+                f"{run.path} was made elsewhere and names the {key} {str(value)[:300]}, which could run code: start a new run.",
             )
 
 
@@ -163,19 +171,25 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
     if not run.made_here:
         if named.spec is None and not str(stored.spec).startswith("zoo:"):
             raise BadInput(
+                "untrusted",
+                "target",
                 f"{run.path} was made elsewhere and names the target {stored.spec!r}, which could run code: name the target "
-                "yourself with --target."
+                "yourself with --target.",
             )
         if named.weights is None and stored.weights is not None:
             raise BadInput(
+                "untrusted",
+                "weights",
                 f"{run.path} was made elsewhere, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
-                "the file yourself with --weights."
+                "the file yourself with --weights.",
             )
         description = Description(**{**vars(description), "code": None, "imports": None, "trust_pickle": named.trust_pickle})
     elif named.spec is None and stored.code is None and str(stored.spec).startswith("py:"):
         raise BadInput(
+            "untrusted",
+            "code",
             f"{run.path} was made before the hash of the code it runs was kept ({stored.spec}): name the target yourself with "
-            "--target."
+            "--target.",
         )
     with nullcontext() if named.spec is None else elsewhere(None):  # what the user names may load what it likes
         return description.open()
@@ -190,15 +204,20 @@ def _same_classes(run: Run, stored: Description, named: Description) -> None:
     first = next((number for number, (ours, theirs) in enumerate(pairs) if ours != theirs), len(pairs))
     here, there = (f"{classes[first]!r}" if first < len(classes) else "missing" for classes in (named.classes, names))
     raise BadInput(
-        f"--classes: class {first} is {here}, but {there} in {run.path}, which stays with its {len(names)} classes: leave it out."
+        "changed",
+        "classes",
+        f"--classes: class {first} is {here}, but {there} in {run.path}, which stays with its {len(names)} classes: "
+        "leave it out.",
     )
 
 
 def _checked(run: Run, target: Target, fingerprints: Sequence[Any]) -> Target:
     if target.fingerprint not in fingerprints:
         raise BadInput(
+            "changed",
+            "target",
             f"the target is not the one {run.path} was made with (fingerprint {target.fingerprint[:12]}, the run's is "
             f"{str(fingerprints[0])[:12]}): everything about a run is done on one and the same target. Say --weights, "
-            "--mean, --std, --bounds or --outputs as they were, or start a new run for a changed network."
+            "--mean, --std, --bounds or --outputs as they were, or start a new run for a changed network.",
         )
     return target

@@ -24,12 +24,14 @@ def from_run(path: str) -> Target:
 
     with Run.open(user_path(path, f"run:{path:.200}")) as run:
         if run["command"] != "repair":
-            raise BadInput(f"run:{path} is a run of {run['command']!r}: only runs of repair hold a network.")
+            raise BadInput("wrong-run", "", f"run:{path} is a run of {run['command']!r}: only runs of repair hold a network.")
         file = run.file(WEIGHTS)
         if run["state"] != "done" or not file.exists():
             raise BadInput(
+                "unfinished",
+                "weights",
                 f"run:{path} holds no weights: the repair is not finished ({shell('--resume', path)}), or --no-regression "
-                "refused them."
+                "refused them.",
             )
         return with_weights(stored_target(run), file.read(), WeightsFile(file.path.resolve(), ""))
 
@@ -43,7 +45,9 @@ def with_weights(target: Target, content: bytes, file: WeightsFile | None = None
         target.module.load_state_dict(load(content))
     except (SafetensorError, RuntimeError, ValueError, KeyError, TypeError) as error:
         reason = str(error).splitlines()[-1].strip()
-        raise BadInput(f"the weights of the run do not fit its network ({reason}): the run is damaged.") from error
+        raise BadInput(
+            "damaged", "weights", f"the weights of the run do not fit its network ({reason}): the run is damaged."
+        ) from error
     target.__dict__.pop("fingerprint", None)
     target.reference = None  # another network now
     if file is not None:

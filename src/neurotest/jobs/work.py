@@ -78,7 +78,9 @@ def go_on(
             run.close()
             if isinstance(error, (KeyError, TypeError)):
                 raise BadInput(
-                    f"{path} has a configuration that does not fit: it is damaged or older than this version."
+                    "damaged",
+                    "config",
+                    f"{path} has a configuration that does not fit: it is damaged or older than this version.",
                 ) from error
             if blamed is not None:
                 raise blamed from error

@@ -68,7 +68,11 @@ def answers(target: Target, source: Source, *, batch: int = BATCH, progress: Pro
     logits, features = gathered.logits, gathered.features
     scores = np.concatenate(logits)
     if wrong := int((~np.isfinite(scores).all(axis=1)).sum()):
-        raise BadInput(f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.")
+        raise BadInput(
+            "not-finite",
+            "scores",
+            f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.",
+        )
     return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32), counted(target, source, scores))
 
 

@@ -85,9 +85,11 @@ class Context:
             profile.check(self.target)
         expected = dict(self.layout(want).sizes)
         if {name: moments.neurons for name, moments in profile.layers.items()} != expected or profile.want != want:
-            raise BadInput(f"{who}: the profile is of other layers or neurons than {want}: make it again.")
+            raise BadInput("changed", "profile", f"{who}: the profile is of other layers or neurons than {want}: make it again.")
         if not profile.count:
-            raise BadInput(f"{who}: the profile has seen no training input: give training data that is not empty.")
+            raise BadInput(
+                "empty", "profile", f"{who}: the profile has seen no training input: give training data that is not empty."
+            )
         return profile
 
     def traces(self, want: Want, who: str) -> Traces:
@@ -120,14 +122,16 @@ class Context:
 
     def need_target(self) -> Target:
         if self.target is None:
-            raise BadInput("this criterion runs the network itself: give the target.")
+            raise BadInput("missing", "target", "this criterion runs the network itself: give the target.")
         return self.target
 
     def need_train(self, who: str) -> Source:
         if self.train is None:
-            raise BadInput(f"{who} needs training data: give --train DATA (1,000 inputs are enough to begin with).")
+            raise BadInput(
+                "missing", "train", f"{who} needs training data: give --train DATA (1,000 inputs are enough to begin with)."
+            )
         if not len(self.train):
-            raise BadInput(f"{who}: the training data is empty: give --train DATA with at least one input.")
+            raise BadInput("empty", "train", f"{who}: the training data is empty: give --train DATA with at least one input.")
         return self.train
 
     # -- the cache: a profile depends on the target, on what is recorded and on the training inputs, and on nothing else

@@ -17,8 +17,9 @@ class Several:
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = tuple(dict.fromkeys(names))
-        self.errors: dict[str, str] = {}
-        self._refusals: list[str] = []
+        self.errors: dict[str, str] = {}  # each with its method in the sentence
+        self.refusals: dict[str, BadInput] = {}
+        self._sentences: list[str] = []
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[None]:
@@ -27,21 +28,28 @@ class Several:
             yield
         except BadInput as error:
             self.errors[name] = naming(name, str(error))
-            self._refusals.append(str(error))
-            if len(self.errors) == len(self.names):
-                same = len(self.names) > 1 and len(set(self._refusals)) == 1
-                raise BadInput(str(error) if same else " ".join(self.errors.values())) from None
+            self.refusals[name] = error.reworded(self.errors[name])
+            self._sentences.append(str(error))
+            if len(self.refusals) == len(self.names):
+                same = len(self.names) > 1 and len(set(self._sentences)) == 1
+                raise self._joined(str(error) if same else " ".join(self.errors.values())) from None
+
+    def _joined(self, message: str) -> BadInput:
+        """The refusal of all methods: of the code and argument that they have in common."""
+        codes = {refusal.code for refusal in self.refusals.values()}
+        arguments = {refusal.argument for refusal in self.refusals.values()}
+        return BadInput(codes.pop() if len(codes) == 1 else "unsuitable", arguments.pop() if len(arguments) == 1 else "", message)
 
     def join(self, other: Several) -> None:
         """Those that dropped out elsewhere drop out here."""
-        for name, reason in other.errors.items():
-            if name not in self.errors:
+        for name, refusal in other.refusals.items():
+            if name not in self.refusals:
                 with self.attempt(name):
-                    raise BadInput(reason)
+                    raise refusal
 
     def left(self, methods: dict[str, T]) -> dict[str, T]:
         """Those of the methods that still take part."""
-        return {name: method for name, method in methods.items() if name not in self.errors}
+        return {name: method for name, method in methods.items() if name not in self.refusals}
 
 
 def naming(name: str, sentence: str) -> str:

@@ -97,8 +97,10 @@ def _join(recorded: Mapping[str, Tensor], layout: Layout) -> Joined:
     values = np.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
     if values.shape[1] != layout.neurons:
         raise BadInput(
+            "changed",
+            "layers",
             f"the trace has {values.shape[1]} neurons, the criterion was started for {layout.neurons}: "
-            "inputs of another size, or a profile of another target."
+            "inputs of another size, or a profile of another target.",
         )
     return checked(values, layout.starts)
 

@@ -203,7 +203,11 @@ class AudioMutations(RuleMutations):
 
     def check(self, shape: tuple[int, ...]) -> None:
         if not (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)) or shape[-1] < 16:
-            raise BadInput(f"mutations of sound need waveforms (samples,) or (1, samples), not inputs of shape {shape}.")
+            raise BadInput(
+                "unsuitable",
+                "shape",
+                f"mutations of sound need waveforms (samples,) or (1, samples), not inputs of shape {shape}.",
+            )
 
 
 # In turn, so that the first few already are of several kinds; noises and rooms have numbers.

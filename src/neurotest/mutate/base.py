@@ -143,7 +143,7 @@ class Mutations(ABC):
     def find(self, name: str) -> Family:
         if name in self.names:
             return self.families[self.names.index(name)]
-        raise BadInput(f"{name!r} is none of these mutations: {', '.join(self.names)}.")
+        raise BadInput("unknown-name", "mutation", f"{name!r} is none of these mutations: {', '.join(self.names)}.")
 
     def draw(self, random: np.random.Generator, n: int) -> Draws:
         """One mutation for each of n items."""
@@ -169,7 +169,7 @@ class Mutations(ABC):
     def _choose(self, uniforms: NDArray[np.float64], used: bool) -> NDArray[np.int8]:
         allowed = np.flatnonzero(~self.once) if used else np.arange(len(self.families))
         if not len(allowed):
-            raise BadInput("each of these mutations is allowed once per lineage: set max_depth to 1.")
+            raise BadInput("conflict", "max_depth", "each of these mutations is allowed once per lineage: set max_depth to 1.")
         weights = np.array([self._weight(self.families[i]) for i in allowed], dtype=float)
         edges = np.cumsum(weights) / weights.sum()
         place = np.minimum(np.searchsorted(edges, uniforms, side="right"), len(allowed) - 1)
@@ -184,7 +184,9 @@ class Mutations(ABC):
         self.check(tuple(x.shape[1:]))
         if len(draws) != len(x) or draws.names != self.names:
             raise BadInput(
-                f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}."
+                "wrong-count",
+                "draws",
+                f"{len(draws)} draws of {', '.join(draws.names)} do not fit {len(x)} inputs and {', '.join(self.names)}.",
             )
         like, x = x, self._working(x, levels)
         out = x.clone()
@@ -223,8 +225,10 @@ class Mutations(ABC):
         """Refuse inputs that cannot be changed so."""
         if len(shape) != 3:
             raise BadInput(
+                "unsuitable",
+                "shape",
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "audio` takes sound, `--mutations tensorfuzz` anything."
+                "audio` takes sound, `--mutations tensorfuzz` anything.",
             )
 
 

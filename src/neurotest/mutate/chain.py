@@ -54,7 +54,9 @@ def read(content: Any) -> Chain:
         if not all(np.isfinite(s.parameters).all() for s in chain):
             raise ValueError
     except (KeyError, TypeError, ValueError):
-        raise BadInput("a chain of mutations in the run cannot be read: the run is damaged or was changed.") from None
+        raise BadInput(
+            "damaged", "mutation", "a chain of mutations in the run cannot be read: the run is damaged or was changed."
+        ) from None
     return chain
 
 
@@ -88,7 +90,9 @@ def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
     for i, one in enumerate(steps):
         columns = mutations.find(one.operator).columns
         if len(one.parameters) < columns or any(one.parameters[columns:]):
-            raise BadInput(f"the mutation {one.operator!r} takes {columns} numbers, not {len(one.parameters)}.")
+            raise BadInput(
+                "damaged", "parameters", f"the mutation {one.operator!r} takes {columns} numbers, not {len(one.parameters)}."
+            )
         parameters[i, :columns] = one.parameters[:columns]
     return Draws(mutations.names, np.array([mutations.names.index(one.operator) for one in steps], dtype=np.int8), parameters)
 
@@ -96,7 +100,7 @@ def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
 def inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
     """x within the rectangle, the seed around it."""
     if len(region) != 4:
-        raise BadInput(f"a region has 4 numbers (top, left, height, width), not {len(region)}.")
+        raise BadInput("damaged", "region", f"a region has 4 numbers (top, left, height, width), not {len(region)}.")
     top, left, height, width = (int(v) for v in region)
     out = root.clone()
     out[..., top : top + height, left : left + width] = x[..., top : top + height, left : left + width]

@@ -40,7 +40,11 @@ class NssMutations(RoundedMutations):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.operators, Mapping) or not all(isinstance(v, RangeOperator) for v in self.operators.values()):
-            raise BadInput(f"operators={self.operators!r}: expected a dict such as {{'rotation': Rotation(low=5, high=25)}}.")
+            raise BadInput(
+                "wrong-type",
+                "operators",
+                f"operators={self.operators!r}: expected a dict such as {{'rotation': Rotation(low=5, high=25)}}.",
+            )
 
     def _families(self) -> Sequence[Family]:
         return [Family(name, one, (), one.neutral, once=isinstance(one, Affine)) for name, one in self.operators.items()]

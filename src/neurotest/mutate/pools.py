@@ -21,7 +21,7 @@ VALUES = 1_500_000  # mutated at a time: fewer calls than small chunks need, and
 def nss_pool(*, source: Source, seed: int) -> Source:
     """`zoo:NAME/nss-pool@SEED`: each test image changed by one of the seven `nss` mutations, with its original's label."""
     if source.dtype != np.uint8:
-        raise BadInput(f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
+        raise BadInput("unsuitable", "dtype", f"{source.spec} is not 8-bit: a mutation pool needs 8-bit images.")
     mutations = NssMutations(rounding="pool")
     draws = mutations.draw(rng.stream("pool.nss", seed), len(source))
     pool = apply(mutations, source, draws, max(1, VALUES // math.prod(source.shape)))

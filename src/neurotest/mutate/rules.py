@@ -64,7 +64,9 @@ class Rules95(RuleMutations):
         checks.one_of("units", self.units, ("pixels", "image"))
         if self.contrast is not None:
             if self.units == "pixels":
-                raise BadInput(f"contrast={self.contrast}: belongs to units=image; published strengths are absolute.")
+                raise BadInput(
+                    "conflict", "contrast", f"contrast={self.contrast}: belongs to units=image; published strengths are absolute."
+                )
             checks.number("contrast", self.contrast, "the range of values in the data, 1 for all of it", above=0, most=1)
 
     def fitted(self, x: Tensor) -> Rules95:

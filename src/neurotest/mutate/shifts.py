@@ -157,7 +157,7 @@ class Jpeg(RangeOperator):
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         if x.shape[1] not in (1, 3):
-            raise BadInput(f"jpeg needs grey or RGB images, not {x.shape[1]} channels.")
+            raise BadInput("unsuitable", "channels", f"jpeg needs grey or RGB images, not {x.shape[1]} channels.")
         pixels = x.clamp(0, 1).mul(255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy()  # (n, h, w, c)
         back, qualities = np.empty_like(pixels), parameters[:, 0].cpu().numpy().astype(np.int64)
         for quality in np.unique(qualities).tolist():

@@ -136,7 +136,11 @@ class AdaIN:
         with torch.no_grad():
             here, there = self.encoder(content), self.encoder(style)
             if here.ndim != 4:
-                raise BadInput(f"AdaIN: the encoder gives shape {tuple(here.shape)}; expected feature maps (n, c, h, w).")
+                raise BadInput(
+                    "wrong-shape",
+                    "encoder",
+                    f"AdaIN: the encoder gives shape {tuple(here.shape)}; expected feature maps (n, c, h, w).",
+                )
             out: Tensor = self.decoder(_with_statistics(here, there, strength))
         if out.shape[-2:] != content.shape[-2:]:
             out = torch.nn.functional.interpolate(out, content.shape[-2:], mode="bilinear", align_corners=False)
@@ -153,7 +157,7 @@ class Style(Operator):
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         grey = x.shape[1] == 1
         if x.shape[1] not in (1, 3):
-            raise BadInput(f"style needs grey or RGB images, not {x.shape[1]} channels: use rules95.")
+            raise BadInput("unsuitable", "channels", f"style needs grey or RGB images, not {x.shape[1]} channels: use rules95.")
         content = x.expand(-1, 3, -1, -1)
         out = torch.empty_like(content)
         drawn = [rng.stream("mutate.style.draw", int(seed)).integers(0, 1 << 30, 2) for seed in parameters[:, 1].tolist()]

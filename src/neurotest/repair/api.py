@@ -76,7 +76,7 @@ def repair(
         resumed: RepairResult = go_on(resume, "repair", again, progress, out=out)
         return resumed
     if target is None or run is None or holdout is None:
-        raise BadInput("repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
+        raise BadInput("missing", "target", "repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
     settings = {**SETTINGS, **{name: value for name, value in arguments.items() if value is not None}}
     method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
     return carry_out(_prepare(open_target(target), Inputs(run, train, holdout, shift, pool), method, settings), out, progress)
@@ -90,7 +90,9 @@ def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dic
         resumed_settings(run, {"protocol": stored_method(repeated)}, {"protocol": stored_method(stored)})
         if inputs.run is None and not run.made_here:
             raise BadInput(
-                f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself."
+                "untrusted",
+                "run",
+                f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
             )
         sources = {
             name: None if config[name] is None else stored_source(run, config[name], getattr(inputs, name), name)
@@ -110,7 +112,11 @@ def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[
     controls = _controls(settings["controls"])
     if protocol.needs_train and inputs.train is None:
         others = "interpolated or head"
-        raise BadInput(f"the protocol {protocol.name} needs training data: pass --train DATA, or use --protocol {others}.")
+        raise BadInput(
+            "missing",
+            "train",
+            f"the protocol {protocol.name} needs training data: pass --train DATA, or use --protocol {others}.",
+        )
     assert inputs.holdout is not None
     assert inputs.run is not None
     holdout = open_data(target, inputs.holdout, limit=settings["limit"])
@@ -134,7 +140,7 @@ def _controls(names: Sequence[str] | None) -> tuple[str, ...]:
     chosen = [name for name in names if name != "none"]
     for name in chosen:
         if name not in CONTROLS:
-            raise BadInput(f"unknown control {name!r}. {near(name, [*CONTROLS, 'none'])}")
+            raise BadInput("unknown-name", "control", f"unknown control {name!r}. {near(name, [*CONTROLS, 'none'])}")
     return tuple(name for name in CONTROLS if name in chosen)
 
 

@@ -36,7 +36,7 @@ def read_attacks(texts: Sequence[str] | None, shape: tuple[int, ...]) -> dict[st
             continue
         attack = registry.build("attack", text)
         if attack.name in attacks:
-            raise BadInput(f"--attack {text}: {attack.name} is given twice.")
+            raise BadInput("duplicate", "attack", f"--attack {text}: {attack.name} is given twice.")
         attacks[attack.name] = attack
     return attacks
 

@@ -60,13 +60,15 @@ def read_material(path: str | Path, target: Target) -> Material:
     """What a run holds that can be learned from, each input once; the run must be one of this target."""
     stored = read_suite(path, target)
     if stored.suite.labels is None:
-        raise BadInput(f"{path} was made from seeds without labels: nobody knows what is right for its faults.")
+        raise BadInput(
+            "no-labels", "seeds", f"{path} was made from seeds without labels: nobody knows what is right for its faults."
+        )
     rows = np.arange(len(stored.suite)) if stored.command == "select" else np.flatnonzero(stored.fault)
     ids = stored.suite.ids()[rows]
     _, first = np.unique(ids, return_index=True)
     rows = rows[np.sort(first)]
     if not len(rows):
-        raise BadInput(f"{path} holds no faults: there is nothing to repair.")
+        raise BadInput("empty", "faults", f"{path} holds no faults: there is nothing to repair.")
     return _material(stored, rows)
 
 
@@ -164,7 +166,9 @@ def refuse_leaks(trained: dict[str, Source | None], judged: dict[str, Source | N
             common = sum(one in ids for one in held.ids().tolist())
             if common:
                 raise BadInput(
+                    "conflict",
+                    other,
                     f"--{other}: {common:,} of its {len(held):,} inputs are also {name}, and what was trained on proves nothing: "
                     "give data that neither the training nor the campaign has used, for example DATA[:5000] to the campaign and "
-                    f"DATA[5000:] as --{other}."
+                    f"DATA[5000:] as --{other}.",
                 )

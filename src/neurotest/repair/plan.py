@@ -122,15 +122,17 @@ def make_plan(
     """Split everything; data that would be on both sides are refused."""
     for name, source in (("train", train), ("holdout", holdout), ("shift", shift)):
         if source is not None and source.labels is None:
-            raise BadInput(f"--{name} {source.what} has no labels: give labelled data.")
+            raise BadInput("no-labels", name, f"--{name} {source.what} has no labels: give labelled data.")
     every = Operators.of_source(holdout)
     withheld = withheld_operators(every, unseen, seed)
     operators = every.without(withheld)
     parts = split(material, withheld, seed)
     if not len(parts.learn):
         raise BadInput(
+            "empty",
+            "unseen",
             f"of {len(material)} {material.kind} none is left to train on: all are made by the operators withheld for judging "
-            f"({', '.join(withheld)}). Pass --unseen 0, or another --seed."
+            f"({', '.join(withheld)}). Pass --unseen 0, or another --seed.",
         )
     trained = {
         "training data (--train)": train, f"{material.kind} of the run": parts.learn.inputs,
@@ -170,7 +172,7 @@ def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tup
     order = rng.stream("repair.deciding", seed).permutation(len(train))
     count = min(MOST, max(1, round(DECIDING * len(train))))
     if len(train) < 2:
-        raise BadInput(f"--train {train.what} has {len(train)} inputs: give at least two.")
+        raise BadInput("too-few", "train", f"--train {train.what} has {len(train)} inputs: give at least two.")
     return train.take(np.sort(order[count:])), train.take(np.sort(order[:count]))
 
 

@@ -62,15 +62,19 @@ def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs picked at random: from the pool that was selected from, or seeds of the run mutated at random."""
     count = 0 if own.new is None else len(own.new)
     if not count:
-        raise BadInput("the protocol trains on no inputs of the run, so there is nothing to pick as many of.")
+        raise BadInput("empty", "picks", "the protocol trains on no inputs of the run, so there is nothing to pick as many of.")
     if plan.learn.kind == "picks":
         if plan.pool is None:
-            raise BadInput("the pool that the run selected from is not here, or may not be opened: give it again with --pool.")
+            raise BadInput(
+                "missing",
+                "pool",
+                "the pool that the run selected from is not here, or may not be opened: give it again with --pool.",
+            )
         new = some(plan.pool, count, seed, "random")
     else:
         originals = plan.learn.originals
         if originals is None:
-            raise BadInput("the run does not store what its faults were made from.")
+            raise BadInput("missing", "seeds", "the run does not store what its faults were made from.")
         rows = np.resize(np.arange(len(originals)), count)
         new = plan.operators.pool(originals.take(rows), seed, plan.target.bounds, "random")[0]
     return Ingredients(base=_plain(plan, own), new=new, times=own.times)

@@ -42,13 +42,17 @@ def retrain(
 ) -> Repaired:
     """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
     if not len(ingredients):
-        raise BadInput("there is nothing to train on: give training data, or a run with faults.")
+        raise BadInput("empty", "train", "there is nothing to train on: give training data, or a run with faults.")
     module = copy.deepcopy(plan.target.module)
     if not any(weight.requires_grad for weight in module.parameters()):
         for weight in module.parameters():
             weight.requires_grad_(weight.is_floating_point())
     if not any(True for _ in module.parameters()):
-        raise BadInput(f"{plan.target.spec} has no weights that can be trained: rebuild it as a module with parameters.")
+        raise BadInput(
+            "unsuitable",
+            "weights",
+            f"{plan.target.spec} has no weights that can be trained: rebuild it as a module with parameters.",
+        )
     lessons = Lessons(plan.target, ingredients, recipe.seed)
     judge = None if recipe.patience is None else (lambda network: score(plan, network))
     training = Training(module, recipe, checkpoint=checkpoint, device=str(plan.target.device), judge=judge)

@@ -88,10 +88,10 @@ def _open(run: Run, file: str) -> Any:
     try:
         image = Image.open(io.BytesIO(sheet.read(pictures.LARGEST)), formats=("PNG", "JPEG"))
         if max(image.size) > LARGEST:
-            raise BadInput(f"{sheet} is larger than {LARGEST} pixels: refused.")
+            raise BadInput("too-large", "sheet", f"{sheet} is larger than {LARGEST} pixels: refused.")
         image.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise BadInput(f"{sheet} cannot be read: {error}.") from error
+        raise BadInput("unreadable", "sheet", f"{sheet} cannot be read: {error}.") from error
     return image
 
 

@@ -36,7 +36,11 @@ def write_explanation(explained: Explanation | Patterns, path: Path | str) -> Pa
         case ".html" | ".htm":
             write_text(path, page(explained))
         case other:
-            raise BadInput(f"--out {path}: the ending {other or '(none)'!r} cannot be written; expected .html, .md or .json.")
+            raise BadInput(
+                "out-of-range",
+                "out",
+                f"--out {path}: the ending {other or '(none)'!r} cannot be written; expected .html, .md or .json.",
+            )
     return path
 
 

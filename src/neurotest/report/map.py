@@ -76,7 +76,7 @@ def shown_inputs(run: Run) -> Shown:
     seeds, faults = _thinned(seeds), _thinned(faults)
     rows = [*seeds, *faults]
     if not seeds or not faults:
-        raise BadInput("no fault is stored as a file, or no seed: there is nothing to lay out.")
+        raise BadInput("empty", "faults", "no fault is stored as a file, or no seed: there is nothing to lay out.")
     label, predicted, root = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
     fault = np.arange(len(rows)) >= len(seeds)
     return Shown(np.stack([row[0] for row in rows]), fault, label, predicted, root)

@@ -62,11 +62,11 @@ def run_page(run: Run, **options: Any) -> str:
     """options: what sections that have an option of that name are given."""
     applying = [section for section in sections(run["command"]) if section.applies(run)]
     if applying and run["state"] != "done":
-        raise BadInput(f"{run.path} is not finished: there is nothing to report yet.")
+        raise BadInput("unfinished", "", f"{run.path} is not finished: there is nothing to report yet.")
     blocks = [block for section in applying if (block := _block(section, run, options)) is not None]
     if not blocks:
         step = f"it comes with neurotest-lab: {LAB}." if run["command"] == "study" else "`neurotest evaluate` judges it."
-        raise BadInput(f"{run.path} is a run of {run['command']!r}: there is no report for that here; {step}")
+        raise BadInput("wrong-run", "", f"{run.path} is a run of {run['command']!r}: there is no report for that here; {step}")
     return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
 
 
@@ -81,6 +81,8 @@ def _block(section: Section, run: Run, options: Mapping[str, Any] = MappingProxy
         return Block(section.name, title, html, subject, content.get("conclusion"))
     except (UndefinedError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
+            "damaged",
+            section.name,
             f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or "
-            f"of another version; `neurotest {run['command']}` makes a new one."
+            f"of another version; `neurotest {run['command']}` makes a new one.",
         ) from error

@@ -34,7 +34,7 @@ def record(path: str | Path) -> Record:
     """The record of a finished run."""
     with Run.open(path) as run:
         if run["state"] != "done":
-            raise BadInput(f"{path} is not finished: a tracker takes finished runs.")
+            raise BadInput("unfinished", "", f"{path} is not finished: a tracker takes finished runs.")
         command, version, config, summary = (run[key] for key in ("command", "version", "config", "summary"))
         place = run.path
         files = tuple(file.path for file in map(run.file, (SUMMARY, SELECTION, PAGE)) if file.exists())  # never through a link
@@ -79,7 +79,7 @@ def check_tracker(tracker: str) -> None:
 def _tracker(spec: str) -> tuple[Callable[[Record, str], str], str]:
     name, _, place = spec.partition(":")
     if name not in TRACKERS:
-        raise BadInput(f"--track {spec!r}: there is no tracker {name!r}. {near(name, TRACKERS)}")
+        raise BadInput("unknown-name", "track", f"--track {spec!r}: there is no tracker {name!r}. {near(name, TRACKERS)}")
     return TRACKERS[name], place or "neurotest"
 
 

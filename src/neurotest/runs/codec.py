@@ -50,9 +50,17 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0),
     if sounds.is_sound(x.dtype, x.shape):
         return _encode_sound(x, stem, rate)
     if x.dtype not in (np.uint8, np.float32) or x.ndim == 0 or x.size == 0:
-        raise BadInput(f"cannot store an input of {x.dtype} and shape {x.shape}: expected uint8 or float32, not empty.")
+        raise BadInput(
+            "wrong-type",
+            "input",
+            f"cannot store an input of {x.dtype} and shape {x.shape}: expected uint8 or float32, not empty.",
+        )
     if x.nbytes > MAX_BYTES or (x.ndim == 3 and x.shape[1] * x.shape[2] > MAX_PIXELS):
-        raise BadInput(f"cannot store an input of shape {x.shape}: more than {MAX_PIXELS:,} pixels or {MAX_BYTES:,} bytes.")
+        raise BadInput(
+            "too-large",
+            "input",
+            f"cannot store an input of shape {x.shape}: more than {MAX_PIXELS:,} pixels or {MAX_BYTES:,} bytes.",
+        )
     if x.dtype == np.uint8 and x.ndim == 3 and x.shape[0] in (1, 3):
         file = _named(stem, ".png")
         _write_png(x, _opened(file))
@@ -68,7 +76,9 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0),
 def _encode_sound(x: np.ndarray, stem: Place, rate: int | None) -> Place:
     if rate is None or x.nbytes > MAX_BYTES:
         raise BadInput(
-            f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000."
+            "missing",
+            "rate",
+            f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000.",
         )
     _write_png(sounds.picture(x, rate), _opened(_named(stem, VIEW)))
     file = _named(stem, ".wav")
@@ -91,10 +101,14 @@ def decode(place: Path | RunFile) -> Input:
     """Exactly the array that `encode` wrote to this file. Sizes are checked before anything is unpacked."""
     file = _opened(place)
     if file.base.endswith(VIEW):
-        raise BadInput(f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy or .wav beside it.")
+        raise BadInput(
+            "wrong-type",
+            "view",
+            f"{file} is only a view: the input itself is {file.base.removesuffix(VIEW)}.npy or .wav beside it.",
+        )
     reader = READERS.get(file.base[-4:])
     if reader is None:
-        raise BadInput(f"{file}: expected a .png, .wav or .npy that neurotest wrote.")
+        raise BadInput("wrong-type", "file", f"{file}: expected a .png, .wav or .npy that neurotest wrote.")
     return _read(file, reader)
 
 
@@ -133,7 +147,7 @@ def picture(place: Place) -> Place | None:
 
 
 def _damaged(path: Path | RunFile, why: str) -> NoReturn:
-    raise BadInput(f"{path} cannot be read back: {why}. It is damaged or was not written by neurotest.")
+    raise BadInput("damaged", "", f"{path} cannot be read back: {why}. It is damaged or was not written by neurotest.")
 
 
 def _write_png(x: np.ndarray, file: RunFile) -> None:

@@ -64,11 +64,11 @@ class Folder:
         """A file of the run by its relative name; a name that leads out of it is refused."""
         parts = name.split("/")
         if name.startswith("/") or ".." in parts:
-            raise BadInput(f"path {name[:200]!r} leaves {self.path}: refused.")
+            raise BadInput("untrusted", "path", f"path {name[:200]!r} leaves {self.path}: refused.")
         if not all(parts) or "." in parts or "\0" in name or len(parts) > DEEPEST or len(name.encode("utf-8", "replace")) > 1000:
-            raise BadInput(f"path {name[:200]!r} is no path inside {self.path}: refused.")
+            raise BadInput("syntax", "path", f"path {name[:200]!r} is no path inside {self.path}: refused.")
         if handles.KIND.strict and ("\\" in name or ":" in name):  # on Windows these lead elsewhere
-            raise BadInput(f"path {name[:200]!r} leaves {self.path}: refused.")
+            raise BadInput("untrusted", "path", f"path {name[:200]!r} leaves {self.path}: refused.")
         return RunFile(self, name)
 
     @contextmanager
@@ -93,7 +93,9 @@ class Folder:
             return handle.enter(part)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise BadInput(f"{self.path / name} is a link or no folder: refused, a run holds its own files.") from None
+                raise BadInput(
+                    "untrusted", "folder", f"{self.path / name} is a link or no folder: refused, a run holds its own files."
+                ) from None
             raise
 
     def names(self) -> Iterator[str]:
@@ -193,18 +195,18 @@ class RunFile:
             with self.folder.handle(self._outer) as handle:
                 number = handle.open(self.base, os.O_RDONLY)
         except FileNotFoundError:
-            raise BadInput(f"{self} does not exist: the run has lost it.") from None
+            raise BadInput("not-found", "", f"{self} does not exist: the run has lost it.") from None
         except OSError as error:
             if error.errno == errno.ELOOP:
-                raise BadInput(f"{self} is a link: refused, a run holds its own files.") from None
-            raise BadInput(f"{self} cannot be opened: {error.strerror or error}.") from error
+                raise BadInput("untrusted", "link", f"{self} is a link: refused, a run holds its own files.") from None
+            raise BadInput("unreadable", "", f"{self} cannot be opened: {error.strerror or error}.") from error
         status = os.fstat(number)
         if stat.S_ISREG(status.st_mode) and status.st_size <= largest:
             return os.fdopen(number, "rb")
         os.close(number)
         if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{self} is no plain file: refused.")
-        raise BadInput(f"{self} has {status.st_size:,} bytes, {largest:,} are allowed: refused.")
+            raise BadInput("not-a-file", "", f"{self} is no plain file: refused.")
+        raise BadInput("too-large", "", f"{self} has {status.st_size:,} bytes, {largest:,} are allowed: refused.")
 
     def read(self, largest: int = LARGEST) -> bytes:
         with self.open(largest) as file:
@@ -246,7 +248,9 @@ class RunFile:
                     with suppress(OSError):
                         handle.remove(part)
         except OSError as error:
-            raise BadInput(f"cannot write {self}: {error.strerror or error}. Choose another place or free some space.") from error
+            raise BadInput(
+                "not-writable", "", f"cannot write {self}: {error.strerror or error}. Choose another place or free some space."
+            ) from error
 
     def _remove_stale(self, handle: Handle, part: str) -> None:
         """Of processes that died: one with our number, and any that wrote beside the owner, who sweeps up after the others."""

@@ -50,7 +50,7 @@ class Labels(ABC):
         values = values or {}
         at = _moment()
         if clash := [position for position in invalid if labels.get(position, 0) is not None]:
-            raise BadInput(f"input {clash[0]} is marked as no valid input: then its label is None.")
+            raise BadInput("conflict", "label", f"input {clash[0]} is marked as no valid input: then its label is None.")
         return self._add_rows(
             [(int(p), integer(label), by, at, None, int(p not in invalid), session, values.get(p)) for p, label in labels.items()]
         )
@@ -66,9 +66,9 @@ class Labels(ABC):
         taken = []
         for n in numbers:
             if n not in rows or rows[n].undoes is not None:
-                raise BadInput(f"label {n} does not exist: give a number that add_label returned.")
+                raise BadInput("not-found", "label", f"label {n} does not exist: give a number that add_label returned.")
             if n in undone:
-                raise BadInput(f"label {n} is undone already.")
+                raise BadInput("finished", "label", f"label {n} is undone already.")
             taken.append((rows[n].position, None, by, at, n, 1, session, None))
         return self._add_rows(taken)
 

@@ -39,13 +39,13 @@ def list_runs(root: Path = ROOT) -> list[RunInfo]:
     """The runs directly inside `root`, newest first, those that cannot be read last. A missing root has none."""
     root = Path(root)
     if root.exists() and not root.is_dir():
-        raise BadInput(f"{root} is a file: give the directory that holds the runs.")
+        raise BadInput("not-a-folder", "root", f"{root} is a file: give the directory that holds the runs.")
     if _looks_like_a_run(root):
-        raise BadInput(f"{root} is a run itself: name the folder that holds it, {root.resolve().parent}.")
+        raise BadInput("wrong-run", "root", f"{root} is a run itself: name the folder that holds it, {root.resolve().parent}.")
     try:
         folders = [entry for entry in sorted(root.iterdir()) if _looks_like_a_run(entry)] if root.exists() else []
     except OSError as error:
-        raise BadInput(f"cannot look into {root}: {error.strerror}.") from error
+        raise BadInput("unreadable", "root", f"cannot look into {root}: {error.strerror}.") from error
     infos = (_info(folder) for folder in folders)
     return sorted(infos, key=lambda info: info.created.timestamp() if info.created else float("-inf"), reverse=True)
 
@@ -86,11 +86,13 @@ def clean(
     What is being written, what cannot be read and what is no run stays.
     """
     if keep is None and older_than_days is None and not unfinished:
-        raise BadInput("say which runs to remove: --keep N, --older-than DAYS, --unfinished, or several of them.")
+        raise BadInput(
+            "missing", "keep", "say which runs to remove: --keep N, --older-than DAYS, --unfinished, or several of them."
+        )
     if keep is not None and keep < 0:
-        raise BadInput(f"keep={keep}: expected an integer >= 0.")
+        raise BadInput("out-of-range", "keep", f"keep={keep}: expected an integer >= 0.")
     if older_than_days is not None and not older_than_days >= 0:
-        raise BadInput(f"older_than_days={older_than_days}: expected a number >= 0.")
+        raise BadInput("out-of-range", "older_than_days", f"older_than_days={older_than_days}: expected a number >= 0.")
     wanted = [info for info in list_runs(root) if info.state in ("done", "unfinished")]
     wanted = [info for info in wanted if not unfinished or info.state == "unfinished"][keep or 0 :]
     limit = None if older_than_days is None else time.time() - older_than_days * DAY
@@ -111,7 +113,7 @@ def _remove(info: RunInfo) -> bool:
         guard.before_removal()
         shutil.rmtree(info.path)
     except OSError as error:
-        raise BadInput(f"cannot remove {info.path}: {error.strerror or error}.") from error
+        raise BadInput("not-writable", "", f"cannot remove {info.path}: {error.strerror or error}.") from error
     finally:
         guard.release()
     seal.forget(info.id)

@@ -38,7 +38,9 @@ class Lock:
         with suppress(OSError), _open(run, os.O_RDONLY) as file:
             owner = file.read(20).decode("ascii", "replace").strip()
         who = f" (process {owner})" if owner.isdigit() else ""
-        raise BadInput(f"{run} is being written by another process{who}: wait until it ends, or choose another --out.")
+        raise BadInput(
+            "busy", "", f"{run} is being written by another process{who}: wait until it ends, or choose another --out."
+        )
 
     @classmethod
     def attempt(cls, run: Path) -> Lock | None:
@@ -46,7 +48,9 @@ class Lock:
         try:
             file = _open(run, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Use a place you may write to.") from error
+            raise BadInput(
+                "not-writable", "lock", f"cannot lock {run} for writing: {error.strerror}. Use a place you may write to."
+            ) from error
         try:
             # Somebody may have removed the run between our open and our lock: then this lock guards nothing.
             if locks.lock(file.fileno()) and os.fstat(file.fileno()).st_ino == os.stat(run / NAME, follow_symlinks=False).st_ino:
@@ -57,7 +61,9 @@ class Lock:
             pass
         except OSError as error:
             file.close()
-            raise BadInput(f"cannot lock {run} for writing: {error.strerror}. Free some space or choose a place.") from error
+            raise BadInput(
+                "not-writable", "lock", f"cannot lock {run} for writing: {error.strerror}. Free some space or choose a place."
+            ) from error
         file.close()
         return None
 

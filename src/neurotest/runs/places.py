@@ -34,9 +34,11 @@ def _default_place(command: str) -> Folder:
             return Folder(path, owner=True, created=(path, *around))
         except FileExistsError:
             if not ROOT.is_dir():
-                raise BadInput(f"{ROOT} is a file: choose another place with --out.") from None
+                raise BadInput("not-a-folder", "out", f"{ROOT} is a file: choose another place with --out.") from None
         except OSError as error:
-            raise BadInput(f"cannot make {path}: {error.strerror}. Choose another place with --out.") from error
+            raise BadInput(
+                "not-writable", "out", f"cannot make {path}: {error.strerror}. Choose another place with --out."
+            ) from error
     raise AssertionError("unreachable")
 
 
@@ -48,10 +50,10 @@ def _place(path: Path) -> Folder:
         return Folder(path, owner=True, created=(path, *around))
     except FileExistsError:
         if not path.is_dir():
-            raise BadInput(f"--out {path} is a file: give a directory that does not exist yet.") from None
+            raise BadInput("exists", "out", f"--out {path} is a file: give a directory that does not exist yet.") from None
         return Folder(path, owner=True)
     except OSError as error:
-        raise BadInput(f"cannot make --out {path}: {error.strerror}. Choose another place.") from error
+        raise BadInput("not-writable", "out", f"cannot make --out {path}: {error.strerror}. Choose another place.") from error
 
 
 def _missing(folder: Path) -> tuple[Path, ...]:
@@ -65,8 +67,8 @@ def refuse_no_run(path: Path) -> None:
             return
         what = "holds no run.sqlite" if path.is_dir() else "is no directory" if path.exists() else "does not exist"
     except (OSError, ValueError) as error:
-        raise BadInput(f"cannot open {path}: {getattr(error, 'strerror', None) or error}.") from error
-    raise BadInput(f"{path} is no run: it {what}. `neurotest runs list` shows the runs here.")
+        raise BadInput("unreadable", "run", f"cannot open {path}: {getattr(error, 'strerror', None) or error}.") from error
+    raise BadInput("wrong-run", "run", f"{path} is no run: it {what}. `neurotest runs list` shows the runs here.")
 
 
 def refuse_occupied(path: Path) -> None:
@@ -74,9 +76,13 @@ def refuse_occupied(path: Path) -> None:
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except OSError as error:
-        raise BadInput(f"cannot look into --out {path}: {error.strerror}. Choose another place.") from error
+        raise BadInput("unreadable", "out", f"cannot look into --out {path}: {error.strerror}. Choose another place.") from error
     if schema.FILE in names:
-        raise BadInput(f"{path} holds a run already: continue it with {shell('--resume', path)}, or choose another --out.")
+        raise BadInput(
+            "exists", "run", f"{path} holds a run already: continue it with {shell('--resume', path)}, or choose another --out."
+        )
     # What a run that died while being made leaves behind is ours to overwrite; anything else is somebody's.
     if others := [name for name in names if name != LOCK and not HALF.fullmatch(name)]:
-        raise BadInput(f"--out {path} is not empty (it holds {others[0]}): give a directory that does not exist yet.")
+        raise BadInput(
+            "exists", "out", f"--out {path} is not empty (it holds {others[0]}): give a directory that does not exist yet."
+        )

@@ -35,13 +35,15 @@ class Rankings(ABC):
         order = np.asarray(positions)
         values = None if scores is None else np.asarray(scores, dtype=np.float64)
         if order.ndim != 1 or not np.issubdtype(order.dtype, np.integer):
-            raise BadInput(f"ranking {method}: expected positions as one row of integers.")
+            raise BadInput("wrong-shape", "order", f"ranking {method}: expected positions as one row of integers.")
         if values is not None and values.shape != order.shape:
-            raise BadInput(f"ranking {method}: {order.size} positions, but scores of shape {values.shape}.")
+            raise BadInput(
+                "wrong-count", "scores", f"ranking {method}: {order.size} positions, but scores of shape {values.shape}."
+            )
         if not 0 <= picked <= order.size:
-            raise BadInput(f"ranking {method}: picked={picked}, expected 0 to {order.size}.")
+            raise BadInput("out-of-range", "picked", f"ranking {method}: picked={picked}, expected 0 to {order.size}.")
         if self.rows("SELECT 1 FROM method WHERE name = ?", method):  # counting the places of the others takes longer
-            raise BadInput(f"{self.path} already has a ranking by {method}.")
+            raise BadInput("exists", "ranking", f"{self.path} already has a ranking by {method}.")
         with self.transaction():
             number = self._db.execute("INSERT INTO method (name, picked) VALUES (?, ?)", (method, int(picked))).lastrowid
             column = [None] * order.size if values is None else values.tolist()
@@ -66,7 +68,11 @@ class Rankings(ABC):
         """One ranking in order."""
         methods = self.rows("SELECT id, picked FROM method WHERE name = ?", method)
         if not methods:
-            raise BadInput(f"{self.path} has no ranking by {method!r}. {near(method, [row.name for row in self.methods()])}")
+            raise BadInput(
+                "unknown-name",
+                "ranking",
+                f"{self.path} has no ranking by {method!r}. {near(method, [row.name for row in self.methods()])}",
+            )
         query = "SELECT rank, position, score, rank <= ? FROM ranking WHERE method = ? ORDER BY rank"
         number, picked = methods[0]
         rows = self.rows(query, picked, number)

@@ -107,7 +107,9 @@ def read(row: type[Row], values: Iterable[Any], where: Path) -> Row:
     """The row out of a run, which may be anybody's: a column of another type is refused here."""
     result = row(*values)
     if not all(map(isinstance, result, _kinds(row))):
-        raise BadInput(f"{where} holds a {row.__name__} that does not fit: it is damaged or no run of neurotest.")
+        raise BadInput(
+            "damaged", row.__name__, f"{where} holds a {row.__name__} that does not fit: it is damaged or no run of neurotest."
+        )
     return result
 
 
@@ -116,7 +118,9 @@ def loads(text: str, where: Path) -> Any:
     try:
         return json.loads(text)
     except (ValueError, TypeError, RecursionError):
-        raise BadInput(f"{where} holds an entry that is no JSON: it is damaged or no run of neurotest.") from None
+        raise BadInput(
+            "damaged", "json", f"{where} holds an entry that is no JSON: it is damaged or no run of neurotest."
+        ) from None
 
 
 def integer(value: Any) -> int | None:

@@ -123,18 +123,22 @@ def translated(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.IntegrityError as error:
-        raise BadInput(f"{path}: the row does not fit what the run holds ({error}).") from error
+        raise BadInput("damaged", "row", f"{path}: the row does not fit what the run holds ({error}).") from error
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-            raise BadInput(f"cannot write to {path}: {error}. What was saved stays; free some space and resume.") from error
+            raise BadInput(
+                "not-writable", "", f"cannot write to {path}: {error}. What was saved stays; free some space and resume."
+            ) from error
         if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise BadInput(f"cannot open {path}: {error}. Copy the run to a place you may write to.") from error
+            raise BadInput("unreadable", "", f"cannot open {path}: {error}. Copy the run to a place you may write to.") from error
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            raise BadInput(f"{path} is held by another program ({error}): close it and try again.") from error
-        raise BadInput(f"{path} cannot be read: {error}. It is damaged or no run of neurotest.") from error
+            raise BadInput("busy", "", f"{path} is held by another program ({error}): close it and try again.") from error
+        raise BadInput("damaged", "database", f"{path} cannot be read: {error}. It is damaged or no run of neurotest.") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path} cannot be read: it holds no text in UTF-8. It is damaged or no run of neurotest.") from error
+        raise BadInput(
+            "damaged", "text", f"{path} cannot be read: it holds no text in UTF-8. It is damaged or no run of neurotest."
+        ) from error
 
 
 def connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
@@ -161,18 +165,20 @@ def _look(path: Path) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            raise BadInput(f"cannot open {name}: {error.strerror}. Copy the run to a place you may read.") from error
+            raise BadInput(
+                "unreadable", "", f"cannot open {name}: {error.strerror}. Copy the run to a place you may read."
+            ) from error
         if stat.S_ISLNK(status.st_mode):
-            raise BadInput(f"{name} is a link: refused, a run holds its own database.")
+            raise BadInput("untrusted", "link", f"{name} is a link: refused, a run holds its own database.")
         if not stat.S_ISREG(status.st_mode):
-            raise BadInput(f"{name} is no plain file: refused.")
+            raise BadInput("not-a-file", "", f"{name} is no plain file: refused.")
         if status.st_size > LARGEST_FILE:
-            raise BadInput(f"{name} has {status.st_size:,} bytes, {LARGEST_FILE:,} are allowed: refused.")
+            raise BadInput("too-large", "", f"{name} has {status.st_size:,} bytes, {LARGEST_FILE:,} are allowed: refused.")
         if name.name.endswith(JOURNAL) and status.st_size >= len(SUPER):
             with open(name, "rb") as journal:
                 journal.seek(-len(SUPER), os.SEEK_END)
                 if journal.read() == SUPER:
-                    raise BadInput(f"{name} names a further journal, which SQLite would remove: refused.")
+                    raise BadInput("untrusted", "journal", f"{name} names a further journal, which SQLite would remove: refused.")
 
 
 def settled(path: Path) -> tuple[int, ...] | None:
@@ -243,23 +249,31 @@ def _expected(applied: int) -> dict[tuple[str, str], tuple[str, str]]:
 def check(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse what is no run, what is newer than this program, and every table, column, index or trigger that is not ours."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
-        raise BadInput(f"{path} is a database, but no run of neurotest.")
+        raise BadInput("wrong-run", "database", f"{path} is a database, but no run of neurotest.")
     applied = version(connection)
     if applied > len(MIGRATIONS):
         raise BadInput(
-            f"{path} was written by a newer neurotest (schema {applied}, this one knows {len(MIGRATIONS)}): upgrade neurotest."
+            "unsupported",
+            "schema",
+            f"{path} was written by a newer neurotest (schema {applied}, this one knows {len(MIGRATIONS)}): upgrade neurotest.",
         )
     if applied < 1:
-        raise BadInput(f"{path} holds no tables: it is damaged or no run of neurotest.")
+        raise BadInput("damaged", "tables", f"{path} holds no tables: it is damaged or no run of neurotest.")
     pages, size, encoding = (connection.execute(f"PRAGMA {p}").fetchone()[0] for p in ("page_count", "page_size", "encoding"))
     if pages * size > LARGEST_FILE or encoding != "UTF-8":
-        raise BadInput(f"{path} has {pages:,} pages of {size:,} bytes in {encoding}: refused, no run of neurotest is like that.")
+        raise BadInput(
+            "untrusted",
+            "pages",
+            f"{path} has {pages:,} pages of {size:,} bytes in {encoding}: refused, no run of neurotest is like that.",
+        )
     ours, theirs = _expected(applied), _objects(connection)
     if lacking := sorted(name for _, name in ours.keys() - theirs.keys()):
-        raise BadInput(f"{path} lacks {', '.join(lacking)}: it is damaged or no run of neurotest.")
+        raise BadInput("damaged", "columns", f"{path} lacks {', '.join(lacking)}: it is damaged or no run of neurotest.")
     for (kind, name), definition in theirs.items():
         if ours.get((kind, name)) != definition:
-            raise BadInput(f"{path} holds a {kind[:20]} {name[:80]!r} that neurotest did not put there: refused.")
+            raise BadInput(
+                "untrusted", "objects", f"{path} holds a {kind[:20]} {name[:80]!r} that neurotest did not put there: refused."
+            )
 
 
 def open_checked(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:

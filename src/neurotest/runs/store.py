@@ -179,7 +179,9 @@ class Run(Labels, Rankings):
         mistake is ours, and stays what it is."""
         if self._ours or not isinstance(error, UNFIT):
             return None
-        return BadInput(f"{self.path} holds what no run of neurotest holds ({reason(error)}): it is damaged or was changed.")
+        return BadInput(
+            "damaged", "", f"{self.path} holds what no run of neurotest holds ({reason(error)}): it is damaged or was changed."
+        )
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
@@ -191,7 +193,7 @@ class Run(Labels, Rankings):
         `durable` waits until the disk has it (labels do): a power cut loses nothing. Without, only a power cut can.
         """
         if self._lock is None:
-            raise BadInput(f"{self.path} is open for reading only: open it with write=True.")
+            raise BadInput("unsupported", "write", f"{self.path} is open for reading only: open it with write=True.")
         inner = self._db.in_transaction
         begin, end, back = PART if inner else WHOLE
         with schema.translated(self._file):
@@ -242,15 +244,17 @@ class Run(Labels, Rankings):
         if rows and key in FIXED:
             self._fixed[key] = rows[0][0]
         if not rows and key not in OWN:
-            raise Absent(f"{self._file} has no {key!r}: it is damaged, or the work ended before that was written.")
+            raise Absent(
+                "damaged", key, f"{self._file} has no {key!r}: it is damaged, or the work ended before that was written."
+            )
         value = loads(rows[0][0], self._file) if rows else None
         if key in OWN and not isinstance(value, OWN[key]):
-            raise BadInput(f"{self._file} has no {key!r} that fits: it is damaged or no run of neurotest.")
+            raise BadInput("damaged", key, f"{self._file} has no {key!r} that fits: it is damaged or no run of neurotest.")
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
         if key in OWN:
-            raise BadInput(f"meta {key!r} is kept by the run itself: choose another key.")
+            raise BadInput("conflict", key, f"meta {key!r} is kept by the run itself: choose another key.")
         self._set(key, value)
 
     def __delitem__(self, key: str) -> None:
@@ -322,10 +326,10 @@ class Run(Labels, Rankings):
     def save_input(self, position: int, x: np.ndarray, role: str = "picked", bounds: tuple[float, float] = (0.0, 1.0)) -> Path:
         """Store the input itself as RUN/inputs/ROLE-POSITION.png, .wav or .npy; the same position and role again replaces it."""
         if not ROLE.fullmatch(role):
-            raise BadInput(f"role={role!r}: expected lower-case words joined by - (picked, original).")
+            raise BadInput("syntax", "role", f"role={role!r}: expected lower-case words joined by - (picked, original).")
         position = int(position)
         if not self.rows("SELECT 1 FROM input WHERE position = ?", position):
-            raise BadInput(f"position {position} is no input of {self.path}: add_inputs comes first.")
+            raise BadInput("not-found", "position", f"position {position} is no input of {self.path}: add_inputs comes first.")
         with self.transaction():
             file = codec.encode(x, self.file(f"{INPUTS}/{role}-{position:06d}"), bounds, self.rate)
             self._db.execute("INSERT OR REPLACE INTO file VALUES (?, ?, ?)", (position, role, file.name))
@@ -347,7 +351,7 @@ class Run(Labels, Rankings):
         """Exactly what `save_input` stored."""
         rows = self.rows("SELECT path FROM file WHERE position = ? AND role = ?", int(position), role)
         if not rows:
-            raise BadInput(f"{self.path} stores no input {position} as {role!r}.")
+            raise BadInput("not-found", "input", f"{self.path} stores no input {position} as {role!r}.")
         return codec.decode(self.file(str(rows[0][0])))
 
     def _sweep(self) -> None:

@@ -80,8 +80,10 @@ class Cluster(WorkerPool[Actor]):
         if workers is not None and workers * threads > processors:
             self.close_ray()
             raise BadInput(
+                "too-large",
+                "workers",
                 f"--workers {workers} with {threads} threads each: the Ray at {address} has {processors} processors; ask for "
-                "fewer workers or threads."
+                "fewer workers or threads.",
             )
         super().__init__(workers or max(1, processors // threads))
         self.threads = threads
@@ -120,7 +122,9 @@ def _ray(address: str) -> Any:
     try:
         import ray
     except ImportError as error:
-        raise BadInput("--ray needs Ray: pip install 'neurotest[ray]', on every machine of the cluster.") from error
+        raise BadInput(
+            "not-installed", "ray", "--ray needs Ray: pip install 'neurotest[ray]', on every machine of the cluster."
+        ) from error
     if address == LOCAL:
         from ray._private import ray_constants  # what it read, should somebody else have imported it before
 
@@ -141,7 +145,9 @@ def _connect(ray: Any, address: str, workers: int | None, threads: int) -> None:
     except (ConnectionError, ValueError, RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise BadInput(
-            f"--ray {address}: no Ray answers there ({reason}): start one with `ray start --head`, or use --ray local."
+            "not-found",
+            "ray",
+            f"--ray {address}: no Ray answers there ({reason}): start one with `ray start --head`, or use --ray local.",
         ) from error
 
 

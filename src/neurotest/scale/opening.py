@@ -18,7 +18,7 @@ def open_executor(workers: int | None = None, ray: str | None = None) -> Executo
     Workers share the threads that this process would have used.
     """
     if workers is not None and not 1 <= workers <= MOST:
-        raise BadInput(f"--workers {workers}: expected an integer from 1 to {MOST}.")
+        raise BadInput("out-of-range", "workers", f"--workers {workers}: expected an integer from 1 to {MOST}.")
     if ray is None and (workers or 1) == 1:
         return Serial()
     import torch

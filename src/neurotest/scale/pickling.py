@@ -26,8 +26,10 @@ def pack(thing: Any) -> bytes:
         _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         raise BadInput(
+            "unsupported",
+            "workers",
             f"the work cannot be sent to a worker ({error}): name the target and the data by a spec that workers can open "
-            "(py:FILE:CALLABLE, npz:FILE, dir:FOLDER), or use one worker."
+            "(py:FILE:CALLABLE, npz:FILE, dir:FOLDER), or use one worker.",
         ) from error
     return stream.getvalue()
 

@@ -98,7 +98,7 @@ def compare(
     methods one that does not fit is left out, with its reason in the result's `errors`.
     """
     if not methods:
-        raise BadInput("methods: none given, expected at least one (`neurotest list selector`).")
+        raise BadInput("missing", "methods", "methods: none given, expected at least one (`neurotest list selector`).")
     target = open_target(target)
     scorers = {m if isinstance(m, str) else repr(m): build(m) for m in methods}
     source, classes = open_counted(target, pool, strict=strict, limit=limit)
@@ -203,7 +203,9 @@ def rank(scores: np.ndarray, method: str = "the method") -> np.ndarray:
     """Positions, highest score first; ties keep the pool's order."""
     if np.isnan(scores).any():
         missing = int(np.isnan(scores).sum())
-        raise BadInput(f"{method} gives no score for {missing} inputs (NaN activations?): nothing can be ranked.")
+        raise BadInput(
+            "not-finite", "scores", f"{method} gives no score for {missing} inputs (NaN activations?): nothing can be ranked."
+        )
     return np.argsort(-scores, kind="stable")
 
 
@@ -226,9 +228,13 @@ def _override(scorer: Any, name: str, overrides: dict[str, str]) -> Any:
     if not overrides:
         return scorer
     if not hasattr(scorer, "layer"):
-        raise BadInput(f"{name} looks at the outputs only: leave out --layers and --neuron.")
+        raise BadInput("conflict", "layers", f"{name} looks at the outputs only: leave out --layers and --neuron.")
     if "layer" not in overrides and scorer.layer is None:
-        raise BadInput(f"neuron={overrides['neuron']!r}: {name}'s own layer is a vector; say which layer with --layers.")
+        raise BadInput(
+            "conflict",
+            "neuron",
+            f"neuron={overrides['neuron']!r}: {name}'s own layer is a vector; say which layer with --layers.",
+        )
     return dataclasses.replace(scorer, **overrides)
 
 

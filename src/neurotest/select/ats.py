@@ -243,7 +243,9 @@ class Unsure:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
         if not 3 <= (k := probs.shape[1]) <= MOST:
             raise BadInput(
-                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}; use deepgini."
+                "unsuitable",
+                "classes",
+                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}; use deepgini.",
             )
         unsure = probs[np.arange(len(probs)), predicted] < SURE
         self.unsure.append((index[unsure], probs[unsure], predicted[unsure]))

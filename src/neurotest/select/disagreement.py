@@ -60,7 +60,9 @@ class Disagreement(Settings, Scorer):
         train = pool.context.need_train("disagreement")
         if train.quantities is None:
             raise BadInput(
-                "disagreement needs training data with their quantities: give --train DATA that has them, or use nearest."
+                "missing",
+                "train",
+                "disagreement needs training data with their quantities: give --train DATA that has them, or use nearest.",
             )
         values = pool.context.traces(self.want, "disagreement").values
         rows = np.flatnonzero(np.isfinite(values).all(axis=1))
@@ -68,7 +70,9 @@ class Disagreement(Settings, Scorer):
             rows = np.sort(rng.stream("select.disagreement", pool.seed).permutation(rows)[: self.inputs])
         if not len(rows):
             raise BadInput(
-                "disagreement needs training inputs with finite activations: none is usable. Give others with --train."
+                "not-finite",
+                "train",
+                "disagreement needs training inputs with finite activations: none is usable. Give others with --train.",
             )
         points = unit(torch.from_numpy(values[rows]).float())
         return DisagreementState(self, pool, bins, points, np.asarray(train.quantities[rows], dtype=np.float64))

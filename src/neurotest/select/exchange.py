@@ -82,7 +82,7 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
     """
     names = [row.name for row in run.methods()]
     if not names:
-        raise BadInput(f"{run.path} has no ranking: export takes a run of `neurotest select`.")
+        raise BadInput("wrong-run", "ranking", f"{run.path} has no ranking: export takes a run of `neurotest select`.")
     labels = {row.position: row for row in run.labels()}
     if method is not None or ROUNDS not in run:
         batches: list[tuple[str, int | None]] = [(method or names[0], None)]
@@ -103,8 +103,10 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
         pending = [pick for pick in chosen.values() if pick.position not in labels]
         if not pending:
             raise BadInput(
+                "empty",
+                "labels",
                 f"{run.path}: all {len(chosen)} inputs of round {batches[-1][1]} have a label: `neurotest select --resume "
-                f"{run.path}` proposes the next; --all exports every round with its labels."
+                f"{run.path}` proposes the next; --all exports every round with its labels.",
             )
         return pending
     return [*chosen.values()]
@@ -169,10 +171,10 @@ def inputs_of(run: Run) -> Inputs:
 def export(run_path: str | Path, form: str, out: str | Path, *, method: str | None = None, every: bool = False) -> dict[str, Any]:
     """Write what there is to label; gives what was written and how many were left out because the run stores no picture."""
     if form not in FORMATS:
-        raise BadInput(f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
+        raise BadInput("out-of-range", "format", f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     out = Path(out)
     if out.exists() and (form != "folder" or not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"--out {out}: it is there already; choose another place.")
+        raise BadInput("exists", "out", f"--out {out}: it is there already; choose another place.")
     with Run.open(run_path) as run:
         chosen = picks(run, method, every=every)
         classes = classes_of(run)

@@ -31,7 +31,7 @@ def forecast_select(
     scorers = [build(method) for method in methods]
     learns = any(getattr(scorer, "learns", None) is not None for scorer in scorers) and trained is not None
     if len(source) < LARGE or (trained is not None and len(trained) < LARGE):
-        raise BadInput(f"--plan times {LARGE} inputs, and there are not as many: run it without.")
+        raise BadInput("too-few", "plan", f"--plan times {LARGE} inputs, and there are not as many: run it without.")
 
     def piece(count: int) -> None:
         few = np.arange(count)

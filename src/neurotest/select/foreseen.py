@@ -48,7 +48,11 @@ class Foreseen(Scorer):
     def start(self, pool: Pool) -> ForeseenState:
         train = pool.context.need_train("foreseen")
         if train.labels is None:
-            raise BadInput("foreseen needs training data with labels: give --train DATA that has them, or use deepgini.")
+            raise BadInput(
+                "no-labels",
+                "train",
+                "foreseen needs training data with labels: give --train DATA that has them, or use deepgini.",
+            )
         return ForeseenState(self, pool)
 
 
@@ -59,7 +63,7 @@ class ForeseenState:
         self.method = method
         self.scanned = Scanned.of(pool, "train", method.ridge)
         if self.scanned.mode != "train":
-            raise BadInput(f"foreseen: {self.scanned.reason}")
+            raise BadInput("unsuitable", "train", f"foreseen: {self.scanned.reason}")
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         self.scanned.gather.update(index, trace)

@@ -97,7 +97,9 @@ class _ByCoverage(Scorer):
         if not isinstance(own, Criterion) or not own.obligations:
             criteria = registry.entries("criterion").items()
             countable = ", ".join(name for name, entry in criteria if getattr(entry.make, "obligations", False))
-            raise BadInput(f"criterion={shown(self.criterion)} has no obligations to count: use {countable}.")
+            raise BadInput(
+                "unsuitable", "criterion", f"criterion={shown(self.criterion)} has no obligations to count: use {countable}."
+            )
         object.__setattr__(self, "layer", self.layer or own.layers)
         object.__setattr__(self, "neuron", self.neuron or own.neuron)
         _ = self.measure

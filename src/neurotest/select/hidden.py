@@ -49,7 +49,11 @@ class Kept:
 
     def check(self, who: str) -> None:
         if n := int((~np.isfinite(self.values).all(axis=1)).sum()):
-            raise BadInput(f"{who} cannot place {n} inputs (NaN or infinite activations): leave them out or use other --layers.")
+            raise BadInput(
+                "not-finite",
+                "inputs",
+                f"{who} cannot place {n} inputs (NaN or infinite activations): leave them out or use other --layers.",
+            )
 
 
 def activations(pool: Pool, source: Source, want: Want) -> Traces:

@@ -96,7 +96,7 @@ def score(
 
         return go_on(resume, "score", again, progress, out=out)
     if target is None or data is None:
-        raise BadInput("score needs a target and data (or resume=RUN to go on with one).")
+        raise BadInput("missing", "target", "score needs a target and data (or resume=RUN to go on with one).")
     usual = {"methods": ["deepgini"], "budget": None, "spread": False, "seed": 0, "limit": None, "batch": BATCH}
     chosen = {name: usual[name] if value is None else value for name, value in settings.items()}
     job = _Scores.prepare(open_target(target), data, train, chosen, timeout, given=said, strict=strict)
@@ -164,18 +164,18 @@ class _Scores(Job[ScoreResult]):
         given: Sequence[str | Scorer] | None = None, *, strict: bool = False,
     ) -> _Scores:  # fmt: skip
         if timeout is not None and not timeout > 0:
-            raise BadInput(f"timeout={timeout:g}: expected seconds above 0 ({TIMEOUT:g} by default).")
+            raise BadInput("out-of-range", "timeout", f"timeout={timeout:g}: expected seconds above 0 ({TIMEOUT:g} by default).")
         source, classes = open_counted(target, data, limit=settings["limit"], strict=strict)
         check_labels(source, classes)
         names = settings["methods"]
         scorers = {name: build(method) for name, method in zip(names, given or names, strict=True)}
         several = Several(scorers)
         scorers, notes = adapted(scorers, source, several)
-        for reason in several.errors.values():
-            raise BadInput(reason)
+        for refusal in several.refusals.values():
+            raise refusal
         for name, scorer in scorers.items():
             if not scorer.pointwise or scorer.sample is None:
-                raise BadInput(WHOLE.format(name))
+                raise BadInput("unsuitable", "method", WHOLE.format(name))
         learned = known_training(target) if train is None else open_data(target, train)
         learned = learned if any(getattr(scorer, "learns", None) for scorer in scorers.values()) else None
         sentences = tuple(dict.fromkeys([*remarks(target, source), *(note for each in notes.values() for note in each)]))
@@ -221,7 +221,11 @@ class _Scores(Job[ScoreResult]):
         """What is there and belongs to the data; the rest is done again."""
         config = run["config"]
         if (config["inputs"], config["ends"]) != (self.config()["inputs"], self.config()["ends"]):
-            raise BadInput(f"the data are not those {run.path} was started with: resume it with the same, or start a new run.")
+            raise BadInput(
+                "changed",
+                "data",
+                f"the data are not those {run.path} was started with: resume it with the same, or start a new run.",
+            )
         self.aside = list(run[ASIDE]) if ASIDE in run else []
         left_out = {position for one in self.aside for position in range(one["first"], one["last"] + 1)}
         for number in score_files.numbers(run):
@@ -270,15 +274,15 @@ class _Scores(Job[ScoreResult]):
         scoring = begin(pool, self.scorers, several)
         if scoring.partners is not None:
             scoring.partners.count = len(self.source)
-        for reason in several.errors.values():
-            raise BadInput(reason)
+        for refusal in several.refusals.values():
+            raise refusal
         if size:
             piece = Piece(0, order, sample)
             live = dataclasses.replace(scoring, piece=piece, live=frozenset(), predictions=np.full(few, -1))
             each_batch(self.target, sample, live.step, wants=live.wants, batch=self.batch)
         for name, state in scoring.states.items():
             if not isinstance(state, PerInput):
-                raise BadInput(WHOLE.format(name))
+                raise BadInput("unsuitable", "method", WHOLE.format(name))
         portable = scoring.portable()
         assert portable is not None
         return portable
@@ -301,7 +305,9 @@ class _Scores(Job[ScoreResult]):
             rows, failed = result
             lost = [self._aside(piece, *failure) for failure in failed]
             if not len(rows) and piece.start == 0 and lost:
-                raise BadInput(f"nothing of the first {len(piece.index)} inputs can be scored: {lost[0]['reason']}")
+                raise BadInput(
+                    "unreadable", "inputs", f"nothing of the first {len(piece.index)} inputs can be scored: {lost[0]['reason']}"
+                )
             yield piece, rows, lost
 
     def _aside(self, piece: Piece, first: int, last: int, reason: str) -> dict[str, Any]:
@@ -318,7 +324,11 @@ class _Scores(Job[ScoreResult]):
         for number in range(self.files):
             rows = score_files.read(run, number, list(self.scorers))
             if rows is None:
-                raise BadInput(f"{run.path}: the scores of part {number} are gone: go on with --resume, they are made again.")
+                raise BadInput(
+                    "damaged",
+                    "parts",
+                    f"{run.path}: the scores of part {number} are gone: go on with --resume, they are made again.",
+                )
             scored += len(rows)
             for name, values in rows.scores.items():
                 best[name].update(rows.positions, values)
@@ -398,11 +408,13 @@ def _rows(target: Target, scoring: Scoring, piece: Piece, batch: int) -> Rows:
     part = scoring.fresh(piece, here=False)
     each_batch(target, piece.source, part.step, wants=part.wants, batch=batch)
     several, results, predicted = part.result()
-    for reason in several.errors.values():
-        raise BadInput(reason)
+    for refusal in several.refusals.values():
+        raise refusal
     scores = {name: np.asarray(result[0] if isinstance(result, tuple) else result) for name, result in results.items()}
     for name, values in scores.items():
         if np.isnan(values).any():
-            raise BadInput(f"{name} gives no score for {int(np.isnan(values).sum())} inputs (NaN activations?).")
+            raise BadInput(
+                "not-finite", "scores", f"{name} gives no score for {int(np.isnan(values).sum())} inputs (NaN activations?)."
+            )
     keys = piece.source.keys(np.arange(len(piece.index)))
     return Rows(keys, piece.index, predicted, piece.source.labels, scores)

@@ -81,7 +81,9 @@ class Nearest(Settings, Scorer):
         rows = np.flatnonzero(good)
         if not len(rows):
             raise BadInput(
-                "nearest needs training inputs with finite activations: none is usable. Give others with --train DATA."
+                "not-finite",
+                "train",
+                "nearest needs training inputs with finite activations: none is usable. Give others with --train DATA.",
             )
         if self.inputs is not None and len(rows) > self.inputs:
             rows = np.sort(rng.stream("select.nearest", seed).permutation(rows)[: self.inputs])

@@ -43,8 +43,10 @@ class NeighbourFault(Hidden):
     def start(self, pool: Pool) -> Nearby:
         if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):
             raise BadInput(
+                "missing",
+                "labels",
                 "neighbours needs labels of some candidates: give --labels FILE (CSV with position or content, and label), or "
-                "begin with deepgini."
+                "begin with deepgini.",
             )
         traces = activations(pool, pool.source.take(labelled), self.want)
         return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])

@@ -69,5 +69,7 @@ def kept(run: Run) -> Quantity | None:
         if answers.shape != (len(run.inputs()),) or not np.isfinite(answers).all() or not bins.low < bins.high:
             raise ValueError
     except (TypeError, ValueError, KeyError):
-        raise BadInput(f"{run.path}: what it says of its quantity cannot be read; the run is damaged.") from None
+        raise BadInput(
+            "damaged", "quantity", f"{run.path}: what it says of its quantity cannot be read; the run is damaged."
+        ) from None
     return Quantity(bins, (low, high), answers)

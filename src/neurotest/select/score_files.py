@@ -50,7 +50,9 @@ def pyarrow() -> Any:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise BadInput("scores are written as Parquet, which needs pyarrow: pip install 'neurotest[data]'.") from error
+        raise BadInput(
+            "not-installed", "pyarrow", "scores are written as Parquet, which needs pyarrow: pip install 'neurotest[data]'."
+        ) from error
     return pyarrow
 
 

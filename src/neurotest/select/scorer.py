@@ -179,7 +179,9 @@ def check_outputs(trace: Trace, part: Batch) -> None:
     finite = trace.logits.isfinite()
     if not bool(finite.all()):
         first = int(part.index[~finite.all(dim=1).cpu().numpy()].min())
-        raise BadInput(f"the network gives NaN or infinite outputs, first for input {first}: it cannot be ranked.")
+        raise BadInput(
+            "not-finite", "outputs", f"the network gives NaN or infinite outputs, first for input {first}: it cannot be ranked."
+        )
 
 
 def sample_first(pool: Pool, samples: Set[int | None]) -> np.ndarray:

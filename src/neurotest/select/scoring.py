@@ -51,7 +51,11 @@ def begin(pool: Pool, scorers: Mapping[str, Scorer], several: Several) -> Scorin
     for name, scorer in several.left(dict(scorers)).items():
         with several.attempt(name):
             if getattr(scorer, "quantities", False) and pool.target.bins is None:
-                raise BadInput(f"{name} is for networks that predict a quantity: for a classifier use nearest, or deepgini.")
+                raise BadInput(
+                    "unsuitable",
+                    "outputs",
+                    f"{name} is for networks that predict a quantity: for a classifier use nearest, or deepgini.",
+                )
             if scorer.want is not None:
                 pool.target.survey().find(scorer.want.layers)
             if (learns := getattr(scorer, "learns", None)) is not None:
@@ -108,7 +112,7 @@ class Scoring:
         places = self.piece.index[part.index]
         check_outputs(trace, Batch(places, part.x))
         traces: dict[Partner, list[Trace]] = {}
-        for name in [name for name in self.states if name not in self.several.errors]:
+        for name in [name for name in self.states if name not in self.several.refusals]:
             with self.several.attempt(name):
                 partner = self.scorers[name].partner
                 if partner is not None and partner not in traces:

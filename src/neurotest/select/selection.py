@@ -182,7 +182,7 @@ class Comparison(dict[str, Selection]):
         self.errors = errors
 
     def __missing__(self, method: str) -> Selection:
-        raise BadInput(self.errors[method]) if method in self.errors else KeyError(method)
+        raise BadInput("unsuitable", method, self.errors[method]) if method in self.errors else KeyError(method)
 
     def to_dict(self) -> dict[str, Any]:
         """The first method's content, and each one's under `methods` when there are several; `error` where one did not fit."""

@@ -79,7 +79,9 @@ class NSS(Scorer):
     @property
     def partner(self) -> Partner:
         if self.reference == "auto":
-            raise BadInput("reference='auto' is decided by select(): choose original or remutate here.")
+            raise BadInput(
+                "unsupported", "reference", "reference='auto' is decided by select(): choose original or remutate here."
+            )
         return Partner(self.reference, self.n_mutants + self.fresh if self.reference == "remutate" else 1)
 
     def for_pool(self, source: Source) -> tuple[NSS, tuple[str, ...]]:
@@ -88,7 +90,11 @@ class NSS(Scorer):
         if reference == "auto":
             reference = "remutate" if source.originals is None else "original"
         if reference == "original" and source.originals is None:
-            raise BadInput("reference='original' needs each candidate's original: give --originals, or use reference=remutate.")
+            raise BadInput(
+                "missing",
+                "originals",
+                "reference='original' needs each candidate's original: give --originals, or use reference=remutate.",
+            )
         return dataclasses.replace(self, reference=reference), (NEAR_CHANCE,) if reference == "remutate" else ()
 
     @property

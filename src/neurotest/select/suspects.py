@@ -244,13 +244,19 @@ def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
     labels = source.labels
     if target.bins is not None:
         raise BadInput(
+            "unsuitable",
+            "outputs",
             "labels that look wrong are told by class probabilities, and the target predicts a quantity: `neurotest select "
-            "--method disagreement` puts first what training data speak against, which may as well be a wrong label."
+            "--method disagreement` puts first what training data speak against, which may as well be a wrong label.",
         )
     if labels is None:
-        raise BadInput(f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data.")
+        raise BadInput(
+            "no-labels", "data", f"{source.what} has no labels: suspects are labels that look wrong. Give labelled data."
+        )
     if int(labels.max()) >= said.classes:
-        raise BadInput(f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes.")
+        raise BadInput(
+            "out-of-range", "labels", f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes."
+        )
     mistakes = label_mistakes(said.log_probs, labels)
     found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes)
     agrees = said.predicted == labels

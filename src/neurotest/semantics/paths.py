@@ -88,7 +88,11 @@ class Reader:
             described = dead.layer(layer.name) if dead is not None and layer.name in dead.layers else []
             self._silent[layer.name] = torch.tensor([d.neuron for d in described if d.text == DEAD], dtype=torch.int64)
             if layer.neurons() - len(self._silent[layer.name]) < top:
-                raise BadInput(f"layer {layer.name!r} has fewer than {top} neurons that react: choose another with --layers.")
+                raise BadInput(
+                    "too-few",
+                    "neurons",
+                    f"layer {layer.name!r} has fewer than {top} neurons that react: choose another with --layers.",
+                )
 
     def references(self, x: Tensor, labels: NDArray[np.int64] | None = None) -> Paths:
         """Paths of inputs for what they are taken for (target=true: for their labels)."""

@@ -184,7 +184,9 @@ class Contributions(Soft):
     def reader(self, target: Target, train: Source) -> VectorReader:
         critical = registry.build("critical", self.critical)
         if not isinstance(critical, CriticalSettings):
-            raise BadInput(f"critical={self.critical!r}: expected a name of `neurotest list critical`.")
+            raise BadInput(
+                "unknown-name", "critical", f"critical={self.critical!r}: expected a name of `neurotest list critical`."
+            )
         return ByCritic(critical.start(target, path_layers(target, self.depth, self.layers), train))
 
 

@@ -84,8 +84,10 @@ def tau(similarities: NDArray[np.float64], quantile: float = QUANTILE, seed: int
     values = np.sort(similarities.reshape(-1))
     if values[0] == values[-1]:
         raise BadInput(
+            "empty",
+            "tau",
             f"tau has no spread: all {values.size:,} mutants have similarity {values[0]:g} to their image, so paths do not "
-            "differ. Take more layers (depth=), another distance, or describe the neurons with another method."
+            "differ. Take more layers (depth=), another distance, or describe the neurons with another method.",
         )
     random = rng.stream("semantics.tau", seed)
     n = len(similarities)
@@ -142,7 +144,7 @@ class _Part:
     @staticmethod
     def of(target: Target, train: Source, about: str, per_class: float, seed: int) -> _Part:
         if not len(train):
-            raise BadInput("the training data is empty: tau needs images to be taken from.")
+            raise BadInput("empty", "train", "the training data is empty: tau needs images to be taken from.")
         groups = train.labels if train.labels is not None else predictions(target, train)
         images = train.take(stratified(train, groups, per_class, seed))
         mutations = Rules95()

@@ -81,7 +81,7 @@ class WordNet:
 def _read(folder: Path, senses: int) -> WordNet:
     for name in FILES:
         if (folder / name).stat().st_size > MOST:
-            raise BadInput(f"{folder / name} is larger than {MOST >> 20} MB: this is no file of WordNet.")
+            raise BadInput("too-large", "wordnet", f"{folder / name} is larger than {MOST >> 20} MB: this is no file of WordNet.")
     try:
         words = {}
         for line in (folder / "index.noun").read_text(encoding="utf-8").splitlines():
@@ -98,7 +98,7 @@ def _read(folder: Path, senses: int) -> WordNet:
                 parents[int(parts[0])] = tuple(int(to) for kind, to in pointers if kind in ("@", "@i"))
         return WordNet(words, parents)
     except (OSError, ValueError, IndexError) as error:
-        raise BadInput(f"cannot read WordNet in {folder}: {error}.") from error
+        raise BadInput("unreadable", "wordnet", f"cannot read WordNet in {folder}: {error}.") from error
 
 
 def read(senses: int = 3) -> WordNet:
@@ -107,7 +107,9 @@ def read(senses: int = 3) -> WordNet:
     if folder is None:
         looked = ", ".join(str(p) for p in places())
         raise BadInput(
+            "not-installed",
+            "wordnet",
             f"encoder=wordnet needs WordNet's files {' and '.join(FILES)} (Debian package wordnet-base), not found in {looked}: "
-            "install them, name their folder in NEUROTEST_WORDNET, or choose encoder=lsa."
+            "install them, name their folder in NEUROTEST_WORDNET, or choose encoder=lsa.",
         )
     return _read(folder, senses)

@@ -61,7 +61,7 @@ def application(title: str, page: str, summary: str) -> FastAPI:
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
         if name not in STATIC:
-            raise Missing("there is no such file.")
+            raise Missing("not-found", "file", "there is no such file.")
         return file(name)
 
     return app
@@ -104,7 +104,9 @@ def listening(port: int | None) -> socket.socket:
             last = error
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
                 break
-    raise BadInput(f"--port {port}: cannot listen there ({last and last.strerror}); leave it out, or name another.")
+    raise BadInput(
+        "busy", "port", f"--port {port}: cannot listen there ({last and last.strerror}); leave it out, or name another."
+    )
 
 
 def serve(app: FastAPI, access: Access, listener: socket.socket, *, browser: bool) -> None:

@@ -59,7 +59,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
     def get_picture(position: models.Position) -> Response:
         """One input of the pool."""
         if position >= len(pictures.contents) or not pictures.has(position):
-            raise Missing(f"the run has no picture of input {position}.")
+            raise Missing("not-found", "picture", f"the run has no picture of input {position}.")
         shown = pictures.shown(position)
         return Response(shown.content, media_type=shown.kind, headers={"cache-control": "private, max-age=3600"})
 
@@ -68,7 +68,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
         """One input of the pool, to be played."""
         known = position < len(pictures.contents) and pictures.has(position)
         if not known or (heard := pictures.heard(position)) is None:
-            raise Missing(f"the run has no sound of input {position}.")
+            raise Missing("not-found", "sound", f"the run has no sound of input {position}.")
         return Response(heard.content, media_type=heard.kind, headers={"cache-control": "private, max-age=3600"})
 
     @app.get("/api/inputs/{position}/guess", response_model=models.Guess)
@@ -98,7 +98,7 @@ def _add_answering(app: FastAPI, labelling: Labelling, owner: Owner) -> None:
                 lambda: numbers.number(body.holder, body.position, body.value, mark=body.mark, valid=body.valid, by=body.by)
             )
         if body.value is not None or body.mark is not None:
-            raise BadInput("value, mark: the target predicts no quantity; give a label.")
+            raise BadInput("unsuitable", "value", "value, mark: the target predicts no quantity; give a label.")
         return owner.ask(lambda: labelling.label(body.holder, body.position, body.label, valid=body.valid, by=body.by))
 
     @app.post("/api/skip", response_model=models.Skipped)

@@ -73,7 +73,7 @@ class Labelling:
         self._take_inputs(rows, words, (float(bounds[0]), float(bounds[1])), pool)
         self.given = {p for one in self.rounds for p in one["positions"]}
         if not self.given <= set(range(len(rows))):
-            raise BadInput(f"{run.path} proposes inputs that it does not have: it is damaged.")
+            raise BadInput("damaged", "rounds", f"{run.path} proposes inputs that it does not have: it is damaged.")
         self.grids = [one["positions"] for one in self.rounds if one["ranking"].endswith(GRID_NAME) and one["positions"]]
         self.pending: list[int] = [p for p in self.rounds[-1]["positions"] if p not in self.labels]
         self.chances = np.zeros(len(rows), dtype=np.float32)
@@ -88,12 +88,16 @@ class Labelling:
         self.predicted = np.array([-1 if row.predicted is None else row.predicted for row in rows], dtype=np.int64)
         self.classes = classes
         if not len(rows) or self.predicted.min() < 0 or self.predicted.max() >= len(self.classes):
-            raise BadInput(f"{run.path} lacks what the network says of its inputs: it is damaged.")
+            raise BadInput("damaged", "ranking", f"{run.path} lacks what the network says of its inputs: it is damaged.")
         self.pictures = Pictures(run, self.contents, bounds, pool)
         self.labels: dict[int, LabelRow] = {row.position: row for row in run.labels()}
         self.leases: dict[int, tuple[str, float]] = {r.position: (r.holder, r.until) for r in run.leases(self.clock())}
         if not any(map(self.pictures.has, range(len(rows)))):
-            raise BadInput(f"{run.path} stores no picture, and its pool cannot be read: {self.pictures.problem} Say --pool POOL.")
+            raise BadInput(
+                "unreadable",
+                "pool",
+                f"{run.path} stores no picture, and its pool cannot be read: {self.pictures.problem} Say --pool POOL.",
+            )
 
     # -- what comes next
 
@@ -222,11 +226,11 @@ class Labelling:
 
     def _refuse_taken(self, position: int, holder: str) -> None:
         if not 0 <= position < len(self.predicted) or position not in self.given:
-            raise Taken(f"input {position} was never handed out: ask for the next one.")
+            raise Taken("conflict", "position", f"input {position} was never handed out: ask for the next one.")
         if position in self.labels:
-            raise Taken(f"input {position} has been labelled meanwhile.")
+            raise Taken("exists", "label", f"input {position} has been labelled meanwhile.")
         if not self._free(position, holder):
-            raise Taken(f"input {position} is before somebody else now.")
+            raise Taken("busy", "position", f"input {position} is before somebody else now.")
 
     # -- answers
 
@@ -235,13 +239,17 @@ class Labelling:
         self._refuse_taken(position, holder)
         self._check_class(label)
         if label is not None and not valid:
-            raise BadInput("what is no valid input has no class: leave out the label.")
+            raise BadInput("conflict", "label", "what is no valid input has no class: leave out the label.")
         self._store({position: label}, holder, by, invalid=() if valid else (position,))
         return {"position": position, "fault": self._fault(position), "labels": len(self.labels)}
 
     def _check_class(self, label: int | None) -> None:
         if label is not None and not 0 <= label < len(self.classes):
-            raise BadInput(f"label {label}: the target has {len(self.classes)} classes, 0 to {len(self.classes) - 1}.")
+            raise BadInput(
+                "out-of-range",
+                "label",
+                f"label {label}: the target has {len(self.classes)} classes, 0 to {len(self.classes) - 1}.",
+            )
 
     def _store(
         self, labels: dict[int, int | None], holder: str, by: str, invalid: Iterable[int] = (),
@@ -280,7 +288,7 @@ class Labelling:
         """Take back what this holder answered last; it comes before the holder again."""
         rows = self.run.last_labels(session=holder)
         if not rows:
-            raise Taken("there is nothing to take back that was answered here.")
+            raise Taken("empty", "labels", "there is nothing to take back that was answered here.")
         self.run.undo_labels([row.n for row in rows], by, session=holder)
         positions = [row.position for row in rows]
         self._recount(positions)
@@ -324,7 +332,7 @@ class Labelling:
         """Of the inputs of a grid: the network is right about these, wrong about those. What the wrong ones are is asked one by
         one, unless there is only one other class."""
         if set(right) & set(wrong) or len({*right, *wrong}) != len(right) + len(wrong):
-            raise BadInput("an input of the grid is right or wrong, once.")
+            raise BadInput("conflict", "grid", "an input of the grid is right or wrong, once.")
         for position in (*right, *wrong):
             self._refuse_taken(position, holder)
         labels: dict[int, int | None] = {p: int(self.predicted[p]) for p in right}
@@ -366,7 +374,7 @@ class Labelling:
     def guess(self, position: int) -> Entry:
         """What the network says; the page asks for it only when the person does."""
         if position not in self.given:
-            raise Taken(f"input {position} was never handed out: ask for the next one.")
+            raise Taken("conflict", "position", f"input {position} was never handed out: ask for the next one.")
         number = int(self.predicted[position])
         return {"predicted": number, "name": self.classes[number], "chance": float(self.chances[position])}
 

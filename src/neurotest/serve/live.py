@@ -173,7 +173,7 @@ class Live:
 
     def _refuse_others(self) -> None:
         if self.command not in CAMPAIGNS:
-            raise Missing(f"{self.path.name} is a run of {self.command!r}: it holds no fault families.")
+            raise Missing("wrong-run", "", f"{self.path.name} is a run of {self.command!r}: it holds no fault families.")
 
     def families(self, wanted: dict[str, str], search: str, offset: int, limit: int) -> Entry:
         """Families by true class, predicted class and mutation, and by words; the most frequent first."""
@@ -202,7 +202,7 @@ class Live:
         """The faults of one family, those with a picture first, the smallest change first."""
         named = [family.key for family in self.grouped().families.families if key_text(family.key) == key]
         if not named:
-            raise Missing("there is no such family.")
+            raise Missing("not-found", "family", "there is no such family.")
         with Run.open(self.path) as run:
             where = "oracle IS NOT NULL AND expected = ? AND predicted = ? AND operator = ?"
             mutants = sorted(Store(run).mutants(where, *named[0]), key=lambda m: (m.file is None, len(m.chain), m.distance[1]))
@@ -238,7 +238,7 @@ class Live:
         with Run.open(self.path) as run:
             shown = self._view(run, self._mutant(run, number), view)
         if shown is None:
-            raise Missing(f"the run has no picture {view!r} of fault {number}.")
+            raise Missing("not-found", "picture", f"the run has no picture {view!r} of fault {number}.")
         return shown
 
     def sound(self, number: int, view: str) -> Shown:
@@ -252,12 +252,12 @@ class Live:
                 return Shown(WAV, file.read(LARGEST))
             if seed is not None and is_sound(seed.dtype, seed.shape) and run.rate is not None:
                 return Shown(WAV, wav(seed, run.rate))
-        raise Missing(f"the run has no sound {view!r} of fault {number}.")
+        raise Missing("not-found", "sound", f"the run has no sound {view!r} of fault {number}.")
 
     def _mutant(self, run: Run, number: int) -> StoredMutant:
         self._refuse_others()
         if not (mutants := Store(run).mutants("number = ? AND oracle IS NOT NULL", number)):
-            raise Missing(f"there is no fault {number}.")
+            raise Missing("not-found", "fault", f"there is no fault {number}.")
         return mutants[0]
 
     def _view(self, run: Run, mutant: StoredMutant, view: str) -> Shown | None:

@@ -41,7 +41,11 @@ def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
         return WAV
     if len(shape) == 3:
         return PNG
-    raise BadInput(f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.")
+    raise BadInput(
+        "unsuitable",
+        "shape",
+        f"inputs of shape {shape} are no pictures (channels, height, width) and no sound: the page cannot show them.",
+    )
 
 
 def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
@@ -67,7 +71,7 @@ class Pictures:
         try:
             self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
             if len(self.source) < len(contents):
-                raise BadInput(f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
+                raise BadInput("changed", "pool", f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
             self.kind = kind_of(self.source.dtype, self.source.shape)
         except BadInput as error:
             if pool is not None:
@@ -80,11 +84,13 @@ class Pictures:
     def read(self, position: int) -> NDArray[Any]:
         """The input itself, out of the pool; what is not the run's input is refused."""
         if self.source is None:
-            raise BadInput(self.problem)
+            raise BadInput("unreadable", "pool", self.problem)
         with self._reading:
             x: NDArray[Any] = self.source.read([position])
         if str(content_ids(x)[0]) != self.contents[position]:
-            raise BadInput(f"{self.source.what} does not hold the inputs of this run any more: name the pool with --pool.")
+            raise BadInput(
+                "changed", "pool", f"{self.source.what} does not hold the inputs of this run any more: name the pool with --pool."
+            )
         return np.asarray(x[0])
 
     def shown(self, position: int) -> Shown:

@@ -27,7 +27,7 @@ class Quantities(Labelling):
         self.quantity = quantity
         methods = run.methods()
         if not methods:
-            raise BadInput(f"{run.path} has no ranking: it is damaged.")
+            raise BadInput("damaged", "ranking", f"{run.path} has no ranking: it is damaged.")
         self.method = methods[0].name
         rows = run.inputs()
         self._take_inputs(rows, list(quantity.bins.names), quantity.bounds, pool)
@@ -61,9 +61,9 @@ class Quantities(Labelling):
         """Store an answer: a number, a mark that the network is right or off, or neither for "cannot tell"."""
         self._refuse_taken(position, holder)
         if sum((value is not None, mark is not None, not valid)) > 1:
-            raise BadInput("an answer is a number, a mark, or that the input is not valid: one of them.")
+            raise BadInput("conflict", "value", "an answer is a number, a mark, or that the input is not valid: one of them.")
         if value is not None and not math.isfinite(value):
-            raise BadInput(f"value {value}: expected a finite number.")
+            raise BadInput("not-finite", "value", f"value {value}: expected a finite number.")
         label, predicted = None, int(self.predicted[position])
         if value is not None:
             label = self.quantity.counted(position, value)
@@ -76,11 +76,13 @@ class Quantities(Labelling):
     def label(self, holder: str, position: int, label: int | None, *, valid: bool = True, by: str = "") -> Entry:
         """Without a number: cannot tell, or no valid input."""
         if label is not None:
-            raise BadInput("label: the target predicts a quantity; give a value, or a mark (right, off).")
+            raise BadInput("unsuitable", "label", "label: the target predicts a quantity; give a value, or a mark (right, off).")
         return self.number(holder, position, None, valid=valid, by=by)
 
     def grid(self, holder: str, predicted: int | None = None) -> Entry:
-        raise BadInput("the grid is for classes, and the target predicts a quantity: label one input at a time.")
+        raise BadInput(
+            "unsuitable", "grid", "the grid is for classes, and the target predicts a quantity: label one input at a time."
+        )
 
     def guess(self, position: int) -> Entry:
         guess = super().guess(position)

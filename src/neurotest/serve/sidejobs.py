@@ -60,7 +60,7 @@ class Jobs:
     def find(self, number: str) -> Job:
         with self._lock:
             if number not in self._jobs:
-                raise Missing(f"there is no job {number}.")
+                raise Missing("not-found", "job", f"there is no job {number}.")
             return self._jobs[number]
 
     def start(self, kind: Kind, fault: int) -> Job:
@@ -70,7 +70,7 @@ class Jobs:
             if same := [job for job in active if (job.kind, job.fault) == (kind, fault)]:
                 return same[0]
             if len(active) >= MOST:
-                raise Taken(f"{MOST} jobs are waiting already: try again when one of them is done.")
+                raise Taken("busy", "jobs", f"{MOST} jobs are waiting already: try again when one of them is done.")
             job = Job(secrets.token_hex(4), kind, fault)
             self._note(job)  # a place that cannot be written to is refused here
         threading.Thread(target=self._work, name=f"neurotest-job-{job.id}", args=(not active,), daemon=True).start()
@@ -79,7 +79,7 @@ class Jobs:
     def page(self, number: str) -> bytes:
         job = self.find(number)
         if job.to_dict()["page"] is None:
-            raise Missing(f"job {number} has no page.")
+            raise Missing("not-found", "page", f"job {number} has no page.")
         return Folder(self.path).file(f"jobs/serve-{job.id}/{PAGE}").read(LARGEST)
 
     def close(self) -> None:

@@ -66,7 +66,7 @@ class Flag(Kind):
     def parse(self, name: str, typed: Any) -> Any:
         if isinstance(typed, str):
             if typed.lower() not in ("true", "false", "1", "0", "yes", "no"):
-                raise BadInput(f"--{name} {typed}: expected true or false.")
+                raise BadInput("wrong-type", name, f"--{name} {typed}: expected true or false.")
             return typed.lower() in ("true", "1", "yes")
         return typed
 
@@ -86,7 +86,7 @@ class Integer(Kind):
         try:
             return int(typed) if isinstance(typed, str) else typed
         except ValueError:
-            raise BadInput(f"--{name} {typed!r}: expected an integer.") from None
+            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected an integer.") from None
 
     def fits(self, value: Any) -> bool:
         return type(value) is int and abs(value) < LARGEST
@@ -120,7 +120,9 @@ class Numbers(Kind):
         try:
             return [float(part) for part in typed.replace(",", " ").split()]
         except ValueError:
-            raise BadInput(f"--{name} {typed!r}: expected numbers separated by commas, for example 0.5,0.5,0.5.") from None
+            raise BadInput(
+                "wrong-type", name, f"--{name} {typed!r}: expected numbers separated by commas, for example 0.5,0.5,0.5."
+            ) from None
 
     def fits(self, value: Any) -> bool:
         return all(_is_number(one) for one in _several(value))

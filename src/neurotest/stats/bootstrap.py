@@ -29,9 +29,9 @@ class Interval(NamedTuple):
 
 def _check(draws: int, level: float) -> None:
     if draws < 1:
-        raise BadInput(f"draws={draws}: expected an integer >= 1 (2000 is usual).")
+        raise BadInput("out-of-range", "draws", f"draws={draws}: expected an integer >= 1 (2000 is usual).")
     if not 0 < level < 1:
-        raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
+        raise BadInput("out-of-range", "level", f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
 
 
 def _percentiles(samples: NDArray[np.float64], level: float) -> tuple[float, float]:
@@ -98,7 +98,7 @@ def random_interval(metric: Metric, items: ArrayLike, *, draws: int = 500, level
 def _items(items: ArrayLike) -> NDArray[np.generic]:
     array = np.asarray(items)
     if array.ndim < 1 or len(array) == 0:
-        raise BadInput("the order is empty: expected at least one input.")
+        raise BadInput("empty", "order", "the order is empty: expected at least one input.")
     return array
 
 
@@ -111,7 +111,9 @@ def mean_interval(values: ArrayLike, *, draws: int = 2000, level: float = 0.95, 
     """The mean with its percentile bootstrap interval; with one value the interval is that value."""
     data = np.asarray(values, dtype=np.float64)
     if data.ndim != 1 or data.size == 0 or not np.isfinite(data).all():
-        raise BadInput(f"values have shape {data.shape}: expected one row of at least one finite number.")
+        raise BadInput(
+            "wrong-shape", "values", f"values have shape {data.shape}: expected one row of at least one finite number."
+        )
     _check(draws, level)
     generator = rng.stream("stats.bootstrap.mean", seed)
     means = np.empty(draws)
@@ -126,7 +128,7 @@ def wilson(k: int, m: int, *, level: float = 0.95) -> Interval:
     """The share k / m with Wilson's interval: never empty, never outside [0, 1], also for 0 of m and m of m."""
     _check(1, level)
     if m < 1 or not 0 <= k <= m:
-        raise BadInput(f"k={k}, m={m}: expected 0 <= k <= m and m >= 1.")
+        raise BadInput("out-of-range", "k", f"k={k}, m={m}: expected 0 <= k <= m and m >= 1.")
     z = NormalDist().inv_cdf((1 + level) / 2)
     share = k / m
     centre = (share + z * z / (2 * m)) / (1 + z * z / m)
@@ -150,7 +152,7 @@ def random_fdr(n: int, faults: int, m: int, *, level: float = 0.95) -> Interval:
     """FDR of m inputs taken at random from n of which `faults` are faults: hypergeometric mean and central interval, exact."""
     _check(1, level)
     if n < 1 or not 0 <= faults <= n:
-        raise BadInput(f"n={n}, faults={faults}: expected 0 <= faults <= n and n >= 1.")
+        raise BadInput("out-of-range", "faults", f"n={n}, faults={faults}: expected 0 <= faults <= n and n >= 1.")
     m = check_count(m, n)
     log_factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, n + 1)))])
 

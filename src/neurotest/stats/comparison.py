@@ -16,7 +16,9 @@ def sample(name: str, values: ArrayLike, least: int = 1) -> Floats:
     """One row of finite numbers."""
     row = np.asarray(values, dtype=np.float64)
     if row.ndim != 1 or row.size < least or not np.isfinite(row).all():
-        raise BadInput(f"{name}: values of shape {row.shape}; expected one row of at least {least} finite numbers.")
+        raise BadInput(
+            "wrong-shape", name, f"{name}: values of shape {row.shape}; expected one row of at least {least} finite numbers."
+        )
     return row
 
 
@@ -55,7 +57,7 @@ def holm(p: ArrayLike) -> Floats:
     row = np.asarray(p, dtype=np.float64)
     tests = np.flatnonzero(~np.isnan(row))
     if row.ndim != 1 or (tests.size and not ((row[tests] >= 0) & (row[tests] <= 1)).all()):
-        raise BadInput(f"p-values of shape {row.shape}: expected one row of numbers from 0 to 1.")
+        raise BadInput("out-of-range", "p", f"p-values of shape {row.shape}: expected one row of numbers from 0 to 1.")
     order = tests[np.argsort(row[tests], kind="stable")]
     corrected = row.copy()
     corrected[order] = np.minimum(1, np.maximum.accumulate(row[order] * np.arange(len(order), 0, -1)))
@@ -66,7 +68,7 @@ def pearson(x: ArrayLike, y: ArrayLike) -> float:
     """Linear correlation; NaN where one side is constant (there is nothing to correlate)."""
     a, b = sample("x", x, 2), sample("y", y, 2)
     if len(a) != len(b):
-        raise BadInput(f"{len(a)} values against {len(b)}: expected as many of one as of the other.")
+        raise BadInput("wrong-count", "values", f"{len(a)} values against {len(b)}: expected as many of one as of the other.")
     # All values equal: checked before centring, which leaves rounding errors that correlate with anything.
     if np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan
@@ -87,7 +89,11 @@ def within(x: ArrayLike, y: ArrayLike, level: ArrayLike) -> float:
     a, b = sample("x", x, 2), sample("y", y, 2)
     groups = np.asarray(level)
     if len(a) != len(b) or groups.shape != a.shape:
-        raise BadInput(f"{len(a)}, {len(b)} and {groups.size} values: expected as many levels as values on each side.")
+        raise BadInput(
+            "wrong-count",
+            "levels",
+            f"{len(a)}, {len(b)} and {groups.size} values: expected as many levels as values on each side.",
+        )
     _, inverse = np.unique(groups, return_inverse=True)
     sizes = np.bincount(inverse)
     left, right = (v - (np.bincount(inverse, v) / sizes)[inverse] for v in (a, b))

@@ -66,7 +66,7 @@ def correlate(
     """
     a, b = sample("x", x, 2), sample("y", y, 2)
     if len(a) != len(b):
-        raise BadInput(f"{len(a)} values against {len(b)}: expected as many of one as of the other.")
+        raise BadInput("wrong-count", "values", f"{len(a)} values against {len(b)}: expected as many of one as of the other.")
     if by_rank:
         a, b = ranks(a), ranks(b)
     levels = np.zeros(len(a), dtype=np.int64) if level is None else _codes("level", level, len(a))
@@ -104,7 +104,7 @@ def within_levels(x: ArrayLike, y: ArrayLike, level: Sequence[Any], *, least: in
 def _codes(name: str, names: ArrayLike, n: int) -> NDArray[np.int64]:
     array = np.asarray(names)
     if array.shape != (n,):
-        raise BadInput(f"{name} of shape {array.shape}: expected one name per value, ({n},).")
+        raise BadInput("wrong-shape", name, f"{name} of shape {array.shape}: expected one name per value, ({n},).")
     codes: NDArray[np.int64] = np.unique(array, return_inverse=True)[1]
     return codes
 

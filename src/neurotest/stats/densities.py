@@ -67,8 +67,10 @@ def _as_it_is(covariance: Floats) -> tuple[Floats, float, bool]:
         root = np.linalg.cholesky(covariance)
     except np.linalg.LinAlgError:
         raise BadInput(
+            "unsuitable",
+            "inverse",
             "inverse='none': a covariance is singular (fewer inputs than neurons, or neurons that depend on each other): "
-            "use auto or pinv."
+            "use auto or pinv.",
         ) from None
     whiten: Floats = np.linalg.inv(root).T
     return whiten, float(np.log(np.diag(root)).sum()), False
@@ -131,5 +133,7 @@ class Kernels:
 
 def _checked(points: Floats) -> Floats:
     if points.ndim != 2 or not points.size:
-        raise BadInput(f"points have shape {points.shape}: expected at least one point and one dimension.")
+        raise BadInput(
+            "wrong-shape", "points", f"points have shape {points.shape}: expected at least one point and one dimension."
+        )
     return np.asarray(points, dtype=np.float64)

@@ -18,7 +18,7 @@ def entropy(counts: ArrayLike, *, corrected: bool = False) -> float:
     """
     histogram = np.asarray(counts, dtype=np.float64)
     if histogram.ndim != 1 or (histogram.size and (not np.isfinite(histogram).all() or histogram.min() < 0)):
-        raise BadInput(f"counts of shape {histogram.shape}: expected one row of numbers >= 0.")
+        raise BadInput("wrong-shape", "counts", f"counts of shape {histogram.shape}: expected one row of numbers >= 0.")
     seen = histogram[histogram > 0]
     total = seen.sum()
     if not total:
@@ -34,10 +34,12 @@ def evenness(numbers: ArrayLike, classes: int, *, corrected: bool = False) -> fl
     `classes` is how many the network has, not how many occur. The corrected value is cut at 1.
     """
     if classes < 2:
-        raise BadInput(f"classes={classes}: evenness needs at least 2 classes.")
+        raise BadInput("out-of-range", "classes", f"classes={classes}: evenness needs at least 2 classes.")
     row = np.asarray(numbers)
     if row.size == 0:
         return None
     if row.ndim != 1 or row.dtype.kind not in "iu" or row.min() < 0 or row.max() >= classes:
-        raise BadInput(f"class numbers of shape {row.shape}: expected one row of integers from 0 to {classes - 1}.")
+        raise BadInput(
+            "wrong-shape", "numbers", f"class numbers of shape {row.shape}: expected one row of integers from 0 to {classes - 1}."
+        )
     return min(1.0, entropy(np.bincount(row, minlength=classes), corrected=corrected) / math.log(classes))

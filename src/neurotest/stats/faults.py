@@ -22,16 +22,24 @@ def as_faults(faults_in_order: ArrayLike) -> NDArray[np.bool_]:
     """The order's faults as a bool array, refused unless it is one row of yes and no."""
     faults = np.asarray(faults_in_order)
     if faults.ndim != 1 or faults.size == 0:
-        raise BadInput(f"faults_in_order has shape {faults.shape}: expected one row with at least one input.")
+        raise BadInput(
+            "wrong-shape",
+            "faults_in_order",
+            f"faults_in_order has shape {faults.shape}: expected one row with at least one input.",
+        )
     if faults.dtype != np.bool_ and not np.isin(faults, (0, 1)).all():
-        raise BadInput("faults_in_order holds values other than 0 and 1: give whether each input is a fault, in order.")
+        raise BadInput(
+            "wrong-type",
+            "faults_in_order",
+            "faults_in_order holds values other than 0 and 1: give whether each input is a fault, in order.",
+        )
     return faults.astype(np.bool_)
 
 
 def check_count(m: int, n: int) -> int:
     """`m` as a number of inputs out of `n`."""
     if isinstance(m, bool) or int(m) != m or not 1 <= m <= n:
-        raise BadInput(f"m={m}: expected an integer from 1 to {n} (budget() reads '5%').")
+        raise BadInput("out-of-range", "m", f"m={m}: expected an integer from 1 to {n} (budget() reads '5%').")
     return int(m)
 
 
@@ -66,15 +74,19 @@ def fault_types(true: ArrayLike, pred: ArrayLike, classes: int | None = None) ->
     """
     true, pred = np.asarray(true), np.asarray(pred)
     if true.shape != pred.shape or true.ndim != 1:
-        raise BadInput(f"true has shape {true.shape} and pred {pred.shape}: expected two rows of the same length.")
+        raise BadInput(
+            "wrong-shape", "true", f"true has shape {true.shape} and pred {pred.shape}: expected two rows of the same length."
+        )
     if true.size == 0:
         return np.zeros(0, dtype=np.int64)
     both = np.concatenate([true, pred])
     if not np.issubdtype(both.dtype, np.integer) or both.min() < 0:
-        raise BadInput("true and pred must be class numbers, integers from 0: leave inputs without a label out.")
+        raise BadInput(
+            "wrong-type", "true", "true and pred must be class numbers, integers from 0: leave inputs without a label out."
+        )
     top = int(both.max()) + 1
     if classes is not None and classes < top:
-        raise BadInput(f"classes={classes}: class {top - 1} occurs, so expected at least {top}.")
+        raise BadInput("out-of-range", "classes", f"classes={classes}: class {top - 1} occurs, so expected at least {top}.")
     ids = true.astype(np.int64) * (classes or top) + pred.astype(np.int64)
     return np.where(true == pred, NO_FAULT, ids)
 
@@ -82,7 +94,11 @@ def fault_types(true: ArrayLike, pred: ArrayLike, classes: int | None = None) ->
 def _as_types(types_in_order: ArrayLike) -> NDArray[np.int64]:
     types = np.asarray(types_in_order)
     if types.ndim != 1 or types.size == 0 or not np.issubdtype(types.dtype, np.integer):
-        raise BadInput(f"types_in_order is {types.dtype} of shape {types.shape}: expected one row, as fault_types gives.")
+        raise BadInput(
+            "wrong-shape",
+            "types_in_order",
+            f"types_in_order is {types.dtype} of shape {types.shape}: expected one row, as fault_types gives.",
+        )
     return types.astype(np.int64)
 
 
@@ -114,9 +130,9 @@ def ftcr_auc(
     what an order gives that shows one input of every type first. The paper does not say which it prints.
     """
     if not 0 < step <= to <= 1:
-        raise BadInput(f"to={to}, step={step}: expected 0 < step <= to <= 1 (shares of the pool).")
+        raise BadInput("out-of-range", "step", f"to={to}, step={step}: expected 0 < step <= to <= 1 (shares of the pool).")
     if normalise not in ("mean", "ideal"):
-        raise BadInput(f"normalise={normalise!r}: expected 'mean' or 'ideal'.")
+        raise BadInput("out-of-range", "normalise", f"normalise={normalise!r}: expected 'mean' or 'ideal'.")
     curve = ftcr_curve(types_in_order)
     steps = int(Decimal(repr(to)) / Decimal(repr(step)))
     budgets = np.array([_share(Decimal(repr(step)) * (i + 1), curve.size) for i in range(steps)])
@@ -142,23 +158,23 @@ def budget(text_or_number: Any, n: int) -> int:
     """
     allowed = f"expected a share such as 5% or 0.05, or a number of inputs from 1 to {n}"
     if n < 1:
-        raise BadInput(f"budget={text_or_number}: the pool is empty; give a pool with at least one input.")
+        raise BadInput("empty", "pool", f"budget={text_or_number}: the pool is empty; give a pool with at least one input.")
     text = str(text_or_number).strip()
     percent = text.endswith("%")
     try:
         value = Decimal(text.removesuffix("%").strip())
     except InvalidOperation:
-        raise BadInput(f"budget={text_or_number!r}: {allowed}.") from None
+        raise BadInput("wrong-type", "budget", f"budget={text_or_number!r}: {allowed}.") from None
     if not value.is_finite() or value <= 0:
-        raise BadInput(f"budget={text}: {allowed}.")
+        raise BadInput("syntax", "budget", f"budget={text}: {allowed}.")
     if percent or value < 1:
         if value > 100:
-            raise BadInput(f"budget={text}: more than the whole pool; {allowed}.")
+            raise BadInput("too-large", "budget", f"budget={text}: more than the whole pool; {allowed}.")
         return _share(value / 100 if percent else value, n)
     if value > n:
-        raise BadInput(f"budget={text}: the pool has only {n} inputs; {allowed}.")
+        raise BadInput("too-large", "budget", f"budget={text}: the pool has only {n} inputs; {allowed}.")
     if value == 1 and "." in text:
-        raise BadInput(f"budget={text}: is that one input or the whole pool? Write 1 or 100%.")
+        raise BadInput("ambiguous", "budget", f"budget={text}: is that one input or the whole pool? Write 1 or 100%.")
     if value != int(value):
-        raise BadInput(f"budget={text}: {allowed}.")
+        raise BadInput("out-of-range", "budget", f"budget={text}: {allowed}.")
     return int(value)

@@ -22,7 +22,7 @@ class Moments:
 
     def __init__(self, neurons: int) -> None:
         if neurons < 1:
-            raise BadInput(f"neurons={neurons}: expected an integer >= 1.")
+            raise BadInput("out-of-range", "neurons", f"neurons={neurons}: expected an integer >= 1.")
         self.count = 0
         self.low: Floats = np.full(neurons, np.inf)
         self.high: Floats = np.full(neurons, -np.inf)
@@ -47,7 +47,11 @@ class Moments:
         """Take in a batch of inputs."""
         values = np.asarray(values)  # (n, neurons)
         if values.ndim != 2 or values.shape[1] != self.neurons:
-            raise BadInput(f"values have shape {values.shape}: expected (inputs, {self.neurons}), one column per neuron.")
+            raise BadInput(
+                "wrong-shape",
+                "values",
+                f"values have shape {values.shape}: expected (inputs, {self.neurons}), one column per neuron.",
+            )
         if len(values) == 0:
             return
         with np.errstate(invalid="ignore", over="ignore"):
@@ -60,7 +64,9 @@ class Moments:
     def merge(self, other: Moments) -> None:
         """Take in what another accumulated over other inputs."""
         if other.neurons != self.neurons:
-            raise BadInput(f"cannot merge moments of {other.neurons} neurons into moments of {self.neurons}.")
+            raise BadInput(
+                "conflict", "merge", f"cannot merge moments of {other.neurons} neurons into moments of {self.neurons}."
+            )
         if other.count:
             with np.errstate(invalid="ignore", over="ignore"):
                 self._join(other.count, other.low, other.high, other.mean, other.m2)
@@ -85,12 +91,16 @@ class Moments:
     def load(cls, state: Mapping[str, NDArray[np.generic]]) -> Moments:
         """What `state_dict` gave, checked."""
         if missing := sorted({"count", *ARRAYS} - set(state)):
-            raise BadInput(f"the saved moments lack {', '.join(missing)}: compute the profile again.")
+            raise BadInput("damaged", "moments", f"the saved moments lack {', '.join(missing)}: compute the profile again.")
         arrays = {name: np.asarray(state[name]) for name in ARRAYS}
         shapes = {array.shape for array in arrays.values()}
         count = np.asarray(state["count"]).ravel()
         if len(shapes) != 1 or len(next(iter(shapes))) != 1 or count.size != 1 or int(count[0]) < 0:
-            raise BadInput(f"the saved moments do not fit together (shapes {sorted(shapes)}): compute the profile again.")
+            raise BadInput(
+                "damaged",
+                "shapes",
+                f"the saved moments do not fit together (shapes {sorted(shapes)}): compute the profile again.",
+            )
         moments = cls(arrays["mean"].size)
         moments.count = int(count[0])
         for name, array in arrays.items():

@@ -34,7 +34,7 @@ def paired_difference(fixed: int, broken: int, n: int, *, level: float = 0.95) -
     """(fixed - broken) / n, n at least 1, with Bonett and Price's interval: two inputs are added, one fixed and one broken."""
     _check(fixed, broken, n)
     if not 0 < level < 1:
-        raise BadInput(f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
+        raise BadInput("out-of-range", "level", f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
     up, down = (fixed + 1) / (n + 2), (broken + 1) / (n + 2)
     half = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
     return Interval((fixed - broken) / n, max(-1.0, up - down - half), min(1.0, up - down + half))
@@ -42,4 +42,6 @@ def paired_difference(fixed: int, broken: int, n: int, *, level: float = 0.95) -
 
 def _check(fixed: int, broken: int, n: int) -> None:
     if min(fixed, broken) < 0 or fixed + broken > n or (n < 1 and fixed + broken > 0):
-        raise BadInput(f"fixed={fixed}, broken={broken}, n={n}: expected counts of at least 0 that do not exceed n.")
+        raise BadInput(
+            "out-of-range", "fixed", f"fixed={fixed}, broken={broken}, n={n}: expected counts of at least 0 that do not exceed n."
+        )

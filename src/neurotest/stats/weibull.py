@@ -48,7 +48,7 @@ def end_point(maxima: ArrayLike, *, level: float = 0.05, largest: float | None =
     """
     y = np.sort(np.asarray(maxima, dtype=np.float64).ravel())
     if y.size == 0 or not np.isfinite(y).all():
-        raise BadInput(f"maxima have shape {np.shape(maxima)}: expected at least one finite number.")
+        raise BadInput("wrong-shape", "maxima", f"maxima have shape {np.shape(maxima)}: expected at least one finite number.")
     top = max(float(y[-1]), -math.inf if largest is None else float(largest))
     if y[-1] - y[0] <= SAME * abs(float(y[-1])):
         return EndPoint(top, "constant")

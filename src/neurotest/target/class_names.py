@@ -17,7 +17,9 @@ def read_classes(classes: str | Path | Iterable[str]) -> Sequence[str]:
     if not isinstance(classes, (str, Path)):
         if isinstance(classes, Iterable):
             return list(classes)
-        raise BadInput(f"classes={shown(classes)}: expected a file with one class name per line, or the names.")
+        raise BadInput(
+            "wrong-type", "classes", f"classes={shown(classes)}: expected a file with one class name per line, or the names."
+        )
     place = user_path(classes, f"classes {classes}")
     if (place / FILE).is_file():
         return _stored(place)
@@ -32,5 +34,5 @@ def _stored(place: Path) -> Sequence[str]:
     description = config.get("description") if isinstance(config, dict) else None
     names = description.get("classes") if isinstance(description, dict) else None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise BadInput(f"classes={place}: the run has no class names.")
+        raise BadInput("not-found", "classes", f"classes={place}: the run has no class names.")
     return names

@@ -35,7 +35,10 @@ class _TextLoader(SourceFileLoader):
         digest = hashlib.sha256(content).hexdigest()
         if (expected := (_expected.get() or {}).get(file, digest)) != digest:
             raise BadInput(
-                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): try again."
+                "changed",
+                "code",
+                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): "
+                "try again.",
             )
         _ran[file] = digest
         code: CodeType = self.source_to_code(content, path)
@@ -86,7 +89,7 @@ def expecting(hashes: Mapping[Path, str]) -> Iterator[None]:
 def run_file(file: Path) -> Any:
     """The module that a file makes."""
     if not file.is_file():
-        raise BadInput(f"py:{file}: no such file.")
+        raise BadInput("not-found", "target", f"py:{file}: no such file.")
     name = f"neurotest_target_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file, loader=_TextLoader(name, str(file)))
     assert spec is not None

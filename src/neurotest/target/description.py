@@ -62,7 +62,9 @@ class Description(TargetSettings):
         for name, value in values.items():
             plain = list(value) if isinstance(value, tuple) else value  # of a target that was never stored
             if not kinds.get(name, Kind()).fits_run(plain):
-                raise BadInput(f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged.")
+                raise BadInput(
+                    "damaged", name, f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged."
+                )
             values[name] = tuple(plain) if isinstance(plain, list) else plain
         return cls(**values)
 
@@ -80,7 +82,9 @@ class Description(TargetSettings):
     def open(self) -> Target:
         """Load the network; weights and code must be those that were described."""
         if self.spec is None:
-            raise BadInput("the network was given in memory, by a Python program: pass it again as the target.")
+            raise BadInput(
+                "missing", "target", "the network was given in memory, by a Python program: pass it again as the target."
+            )
         self._check("weights", self.weights, self.sha256, "--weights FILE")
         option, hashes = shell("--target", self.spec), {}
         what = "the code" if self.spec.startswith("py:") else "the network"
@@ -100,11 +104,15 @@ class Description(TargetSettings):
         if file is None or expected is None:
             return
         if not Path(file).is_file():
-            raise BadInput(f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}.")
+            raise BadInput(
+                "not-found", option, f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
+            )
         if (actual := sha256(Path(file))) != expected:
             raise BadInput(
+                "changed",
+                option,
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
-                f"old file back or name it with {option}; a changed network needs a new run."
+                f"old file back or name it with {option}; a changed network needs a new run.",
             )
 
 

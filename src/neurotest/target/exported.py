@@ -45,16 +45,20 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     """
     path = user_path(place, f"pt2:{place}")
     if not path.is_file():
-        raise BadInput(f"pt2:{place}: there is no such file.")
+        raise BadInput("not-found", "target", f"pt2:{place}: there is no such file.")
     try:
         network, sizes, training = _read(path)
     except program.Inputs as error:
-        raise BadInput(f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs.") from error
+        raise BadInput(
+            "unsupported", "inputs", f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs."
+        ) from error
     except program.Outputs as error:
-        raise BadInput(f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes).") from error
+        raise BadInput(
+            "unsupported", "outputs", f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
+        ) from error
     except (Refused, Malformed) as error:
         if not trust_pickle:
-            raise BadInput(_refusal(path, error)) from error
+            raise BadInput("unsupported", "target", _refusal(path, error)) from error
         network, sizes, training = _trusted(path)
     shape = _shape(sizes, place)
     if isinstance(network, parts.Exported):
@@ -80,7 +84,9 @@ def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
     except UnicodeDecodeError as error:
         raise Malformed(f"its text is no UTF-8: {_first(error)}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
-        raise BadInput(f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save.") from error
+        raise BadInput(
+            "damaged", "target", f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save."
+        ) from error
     return network, content.sizes, any(trains(node.function, node.args, node.kwargs) for node in content.nodes)
 
 
@@ -112,7 +118,9 @@ def _trusted(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
             network = torch.export.unflatten(exported)
     except Exception as error:  # a graph from another torch fails wherever its meaning changed
         raise BadInput(
-            f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version."
+            "unreadable",
+            "target",
+            f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version.",
         ) from error
     training = any(trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
     return network, _sizes(exported, path), training
@@ -122,18 +130,26 @@ def _sizes(exported: ExportedProgram, path: Path) -> tuple[int | None, ...]:
     names = exported.graph_signature.user_inputs
     values = [node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder" and node.name in names]
     if len(values) != 1 or not isinstance(values[0], Tensor):
-        raise BadInput(f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs.")
+        raise BadInput(
+            "unsupported",
+            "inputs",
+            f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs.",
+        )
     return tuple(size if isinstance(size, int) else None for size in values[0].shape)  # a size that may vary is a SymInt
 
 
 def _shape(sizes: tuple[int | None, ...], place: str) -> tuple[int, ...] | None:
     """The size of one input; None where it may vary."""
     if not sizes:
-        raise BadInput(f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs.")
+        raise BadInput(
+            "unsupported", "shape", f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
+        )
     batch, *rest = sizes
     if batch is not None:
         raise BadInput(
-            f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}"
+            "unsupported",
+            "batch",
+            f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}",
         )
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None
@@ -182,7 +198,9 @@ def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source
     except BadInput:
         raise
     except Exception as error:  # an operator may complain in any way about what it is given
-        raise BadInput(f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}") from error
+        raise BadInput(
+            "failed", "size", f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}"
+        ) from error
 
 
 def rehearse_sizes(network: parts.Exported, shape: tuple[int, ...]) -> None:

@@ -17,15 +17,19 @@ _operators: list[Any] = []  # what torch.library.Library declares is gone with i
 
 def need(package: str, extra: str, what: str) -> Any:
     """The package, or a sentence that says how it is installed."""
+    install = f"pip install 'neurotest[{extra}]'"
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
         if error.name is not None and error.name.partition(".")[0] != package:
-            raise BadInput(f"{what}: {package} lacks {error.name}: pip install 'neurotest[{extra}]'") from error
-        raise BadInput(f"{what} needs {package}: pip install 'neurotest[{extra}]'") from error
+            message = f"{what}: {package} lacks {error.name}: {install}"
+            raise BadInput("not-installed", package, message, next=install) from error
+        raise BadInput("not-installed", package, f"{what} needs {package}: {install}", next=install) from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BadInput(f"{what} needs {package}, which is installed but cannot be imported ({line:.200}).") from error
+        raise BadInput(
+            "not-installed", package, f"{what} needs {package}, which is installed but cannot be imported ({line:.200})."
+        ) from error
 
 
 # Where libraries keep whether they may use the network; each reads its environment variable once, when it is imported.

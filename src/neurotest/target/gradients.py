@@ -23,9 +23,9 @@ def gradients(answer: Tensor, tensors: Sequence[Tensor], what: str = "layers") -
     except RuntimeError as error:
         if not any(complaint in str(error) for complaint in _COMPLAINTS):
             raise
-        raise BadInput(NO_GRADIENT.format(what)) from error
+        raise BadInput("no-gradient", "", NO_GRADIENT.format(what)) from error
     if all(slope is None for slope in slopes):
-        raise BadInput(NO_GRADIENT.format(what))
+        raise BadInput("no-gradient", "", NO_GRADIENT.format(what))
     return slopes
 
 

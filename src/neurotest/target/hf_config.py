@@ -45,14 +45,18 @@ _BUILD = "build it in py:FILE:build, if you trust it."
 def check(config: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The configuration without what nobody needs; refused if it could run code, or reach a file or the network."""
     if "auto_map" in config:
-        raise BadInput(f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}")
+        raise BadInput(
+            "untrusted", "auto_map", f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}"
+        )
     if "quantization_config" in config:
-        raise BadInput(f"hf:{place} is quantised, which is not supported: save it in float32.")
+        raise BadInput("unsupported", "quantised", f"hf:{place} is quantised, which is not supported: save it in float32.")
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in IMAGES | AUDIO:
         raise BadInput(
+            "unsupported",
+            "model_type",
             f"hf:{place}: model_type={str(kind)[:80]!r} in config.json is not supported: it may load other files. "
-            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}"
+            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}",
         )
     return _Check(place).mapping(config, "", 0)
 
@@ -64,7 +68,9 @@ class _Check:
         self.place, self.count = place, 0
 
     def refuse(self, where: str, value: Any, why: str) -> BadInput:
-        return BadInput(f"hf:{self.place}: {where[:200]}={str(value)[:80]!r} in config.json {why}: {_BUILD}")
+        return BadInput(
+            "untrusted", where[:200], f"hf:{self.place}: {where[:200]}={str(value)[:80]!r} in config.json {why}: {_BUILD}"
+        )
 
     def mapping(self, values: Mapping[str, Any], where: str, depth: int) -> dict[str, Any]:
         kind = values.get("model_type")

@@ -32,7 +32,9 @@ def check(kind: Any, settings: Any, attention: str, state: Mapping[str, Tensor],
         registered += 1
         if registered > most:  # in the middle of building: a million layers would take hours
             raise BadInput(
-                f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}"
+                "too-large",
+                "weights",
+                f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}",
             )
 
     hook = register_module_parameter_registration_hook(count)
@@ -49,7 +51,9 @@ def check(kind: Any, settings: Any, attention: str, state: Mapping[str, Tensor],
     stored = sum(tensor.nbytes for tensor in state.values())
     if needed > max(ALWAYS, TIMES * stored):
         raise BadInput(
-            f"hf:{folder}: config.json describes a network of {size_text(needed)}, its files hold {size_text(stored)}: {_ONE}"
+            "too-large",
+            "network",
+            f"hf:{folder}: config.json describes a network of {size_text(needed)}, its files hold {size_text(stored)}: {_ONE}",
         )
     if needed > ALWAYS:
         check_memory(needed, f"hf:{folder}", "close other programs")

@@ -36,7 +36,11 @@ def from_timm(name: str, *, weights: Path | None = None) -> Target:
     guarded_torchvision()
     timm = need("timm", "models", f"timm:{name:.200}")
     if not NAME.fullmatch(name) or not timm.is_model(name):
-        raise BadInput(f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}")
+        raise BadInput(
+            "unknown-name",
+            "target",
+            f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}",
+        )
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:
@@ -78,7 +82,11 @@ def from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     from torchvision import models
 
     if not NAME.fullmatch(name) or name not in models.list_models(module=models):
-        raise BadInput(f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}")
+        raise BadInput(
+            "unknown-name",
+            "target",
+            f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}",
+        )
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:
@@ -108,7 +116,9 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
             with offline():
                 module: nn.Module = build(**options)
         except Exception as error:  # some entries are no networks of pictures, or need further packages
-            raise BadInput(f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}") from error
+            raise BadInput(
+                "failed", "target", f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
+            ) from error
     return module.eval()
 
 

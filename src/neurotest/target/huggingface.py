@@ -41,17 +41,25 @@ def from_huggingface(place: str) -> Target:
     folder = user_path(place, f"hf:{place:.200}")
     if not folder.is_dir():
         raise BadInput(
-            f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR)."
+            "not-found",
+            "target",
+            f"hf:{place}: there is no such folder; networks are not downloaded: save one with model.save_pretrained(DIR).",
         )
     config = _json(folder, "config.json")
     named = config.get("architectures") or []
     if not isinstance(named, list):
-        raise BadInput(f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?")
+        raise BadInput(
+            "damaged",
+            "architectures",
+            f"hf:{place}: architectures={str(named)[:80]!r} in config.json is no list of names: is it damaged?",
+        )
     kinds = [str(one) for one in named]
     images = any(kind.endswith(IMAGES) for kind in kinds)
     if not images and not any(kind.endswith(AUDIO) for kind in kinds):
         raise BadInput(
-            f"hf:{place} is a {', '.join(kinds)[:200] or 'network of unknown kind'}: image and audio classifiers are tested."
+            "unsupported",
+            "architectures",
+            f"hf:{place} is a {', '.join(kinds)[:200] or 'network of unknown kind'}: image and audio classifiers are tested.",
         )
     config = hf_config.check(config, place)
     weights = _weights(folder, place)
@@ -66,10 +74,14 @@ def from_huggingface(place: str) -> Target:
 
 def _json(folder: Path, name: str) -> dict[str, Any]:
     if not (folder / name).is_file():
-        raise BadInput(f"hf:{folder}: there is no {name} in it; save the model and its processor there with save_pretrained.")
+        raise BadInput(
+            "not-found",
+            name,
+            f"hf:{folder}: there is no {name} in it; save the model and its processor there with save_pretrained.",
+        )
     content = read_json(folder / name, "a configuration of transformers")
     if not isinstance(content, dict):
-        raise BadInput(f"{folder / name} is no configuration of transformers.")
+        raise BadInput("wrong-type", name, f"{folder / name} is no configuration of transformers.")
     return content
 
 
@@ -78,13 +90,21 @@ def _weights(folder: Path, place: str) -> list[Path]:
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if not (folder / INDEX).is_file():
-        raise BadInput(f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR).")
+        raise BadInput(
+            "not-found",
+            "weights",
+            f"hf:{place} has no {WEIGHTS}: other formats could run code; save it again with save_pretrained(DIR).",
+        )
     parts = _json(folder, INDEX).get("weight_map")
     files = list(parts.values()) if isinstance(parts, dict) and parts else [None]  # of any type: not yet a set
     for file in files:
         plain = isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
         if not plain or not (folder / str(file)).is_file():
-            raise BadInput(f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.")
+            raise BadInput(
+                "untrusted",
+                "index",
+                f"hf:{place}: {INDEX} names the file {str(file)[:200]!r}, which is no safetensors file in the folder.",
+            )
     return [folder / file for file in sorted(set(map(str, files)))]
 
 
@@ -111,13 +131,17 @@ def _loaded(config: dict[str, Any], images: bool, files: list[Path], inputs: Inp
     except BadInput:
         raise
     except Exception as error:  # damaged configurations make it raise anything
-        raise BadInput(f"hf:{folder} cannot be loaded by transformers {transformers.__version__}: {reason(error)}") from error
+        raise BadInput(
+            "unreadable", "target", f"hf:{folder} cannot be loaded by transformers {transformers.__version__}: {reason(error)}"
+        ) from error
     finally:
         transformers.utils.logging.set_verbosity(level)
     missing = sorted(about.get("missing_keys") or ())
     if missing:
         raise BadInput(
-            f"hf:{folder}: {WEIGHTS} lacks {len(missing)} weights of the network (first: {missing[0]}): is it a classifier?"
+            "damaged",
+            "weights",
+            f"hf:{folder}: {WEIGHTS} lacks {len(missing)} weights of the network (first: {missing[0]}): is it a classifier?",
         )
     kind_of_model: Any = type(model)
     model.__class__ = _answering(kind_of_model, inputs)
@@ -183,7 +207,9 @@ def picture_feeding(processor: Mapping[str, Any], folder: Path) -> dict[str, Any
         interpolation = FILTERS.get(int(processor.get("resample", 2)), "bilinear")
     if not 0 < factor < math.inf:
         raise BadInput(
-            f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0."
+            "out-of-range",
+            "rescale_factor",
+            f"{folder / 'preprocessor_config.json'}: rescale_factor={factor}: pictures are multiplied by a number above 0.",
         )
     if not math.isclose(factor, 1 / 255, rel_tol=1e-3):  # inputs are 8 bits as 0 .. 1; others are another scale of the same
         scale = 255 * factor
@@ -233,14 +259,20 @@ def sound_feeding(processor: Mapping[str, Any], folder: Path) -> tuple[Inputs, d
             inputs: Inputs = _waves if normalise else _samples
         elif kind == "ASTFeatureExtractor":
             if rate != RATE:
-                raise BadInput(f"{file}: sampling_rate={rate}: an ASTFeatureExtractor of {RATE} samples a second is supported.")
+                raise BadInput(
+                    "unsupported",
+                    "sampling_rate",
+                    f"{file}: sampling_rate={rate}: an ASTFeatureExtractor of {RATE} samples a second is supported.",
+                )
             inputs = LogMel(
                 bands=int(processor["num_mel_bins"]), length=int(processor["max_length"]),
                 mean=float(processor["mean"]) if normalise else 0.0, scale=2 * float(processor["std"]) if normalise else 1.0,
             )  # fmt: skip
         else:
             raise BadInput(
+                "unsupported",
+                "features",
                 f"hf:{folder} hears features of a {kind[:100]}: raw sound (Wav2Vec2FeatureExtractor) and ASTFeatureExtractor are "
-                "supported; for others build the network with its features inside in py:FILE:build."
+                "supported; for others build the network with its features inside in py:FILE:build.",
             )
     return inputs, {"bounds": (-1.0, 1.0), "preprocess": Preprocess(rate=rate)}

@@ -124,14 +124,16 @@ class Survey:
         """Why a glob stands for nothing, and what to write instead."""
         apart = next((name for name in self.apart if fnmatch.fnmatchcase(name, glob)), None)
         if apart is None:
-            return BadInput(f"layers={glob!r} matches no layer. {near(glob, [*names, *PRESETS])}")
+            return BadInput("unknown-name", "layers", f"layers={glob!r} matches no layer. {near(glob, [*names, *PRESETS])}")
         around = (apart[:i] for i in range(len(apart) - 1, 0, -1) if apart[i] == ".")
         block = next((name for name in around if name in names), None)
         preset = next((p for p, kinds in KINDS.items() if any(layer.made_by in kinds for layer in self.layers)), None)
         instead = [f"{block!r}, the block around it" if block else "", f"--layers {preset}" if preset else "", "--layers encoder"]
         return BadInput(
+            "unsuitable",
+            "layers",
             f"layers={glob!r}: the rows of {apart!r} are not the inputs (they are windows, or tokens come first), so it has no "
-            f"value for each input; use {' or '.join([one for one in instead if one][:2])}."
+            f"value for each input; use {' or '.join([one for one in instead if one][:2])}.",
         )
 
     def _preset(self, preset: str) -> tuple[Layer, ...]:
@@ -145,8 +147,10 @@ class Survey:
         named = [layer.name for layer in self.everything if layer.name and layer.alias is None]
         glob = f"name layers with --layers GLOB, for example {named[-1]!r}" if named else "it has no layer that can be named"
         raise BadInput(
+            "empty",
+            "layers",
             f"layers={preset!r}: no module or function of this network gives such an output{unread}; "
-            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers."
+            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers.",
         )
 
     def _every(self) -> tuple[Layer, ...]:
@@ -172,7 +176,9 @@ class Survey:
         weighted = [layer.time for layer in self.layers if layer.made_by in KINDS["pre_activation"]]
         before = [layer for layer in self.layers if min(weighted) <= layer.time < last.time and layer.name]
         if not before:
-            raise BadInput("layers='encoder': this network has no hidden layer; name a layer with --layers GLOB.")
+            raise BadInput(
+                "empty", "layers", "layers='encoder': this network has no hidden layer; name a layer with --layers GLOB."
+            )
         return before[-1]
 
     def _features(self, *, last: bool = False) -> Layer:
@@ -184,6 +190,10 @@ class Survey:
         dense = [layer for layer in vectors if layer.alias not in names]
         if not dense:
             preset = "last_hidden" if last else "features"
-            raise BadInput(f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.")
+            raise BadInput(
+                "empty",
+                "layers",
+                f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.",
+            )
         after = [layer for layer in dense if layer.time > self.last_spatial]
         return after[0] if after and self.last_spatial and not last else dense[-1]

@@ -102,7 +102,7 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
     except (TypeError, ValueError, OverflowError):
         shape = ()
     if not 0 < len(shape) <= 8 or min(shape) < 1 or math.prod(shape) > LARGEST_INPUT:
-        raise BadInput(f"size={shown(size)}: expected channels x height x width, for example 1x28x28.")
+        raise BadInput("syntax", "size", f"size={shown(size)}: expected channels x height x width, for example 1x28x28.")
     return shape
 
 
@@ -119,17 +119,17 @@ def _device(device: str) -> str:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise BadInput(f"device={device!r} is not available here: {reason(error)}") from error
+        raise BadInput("unsupported", "device", f"device={device!r} is not available here: {reason(error)}") from error
     return device
 
 
 def _source(spec: str, trust_pickle: bool, weights: Path | None) -> nn.Module | Target:
     prefix, colon, rest = spec.partition(":")
     if not colon or prefix not in registry.names("target source"):
-        raise BadInput(_no_source(spec))
+        raise BadInput("missing", "source", _no_source(spec))
     source = registry.find("target source", prefix)
     if not rest:
-        raise BadInput(f"{spec!r} names nothing after {prefix}: {source.summary}")
+        raise BadInput("missing", "target", f"{spec!r} names nothing after {prefix}: {source.summary}")
     refuse_elsewhere(spec, f"the network {shown(spec)}")
     options: dict[str, Any] = {"trust_pickle": trust_pickle, "weights": weights}
     options = {name: options[name] for name in inspect.signature(source.make).parameters if name in options}
@@ -185,7 +185,11 @@ def from_python(place: str) -> nn.Module | Target:
     """`py:FILE_OR_MODULE:CALLABLE`: your own code; the callable takes nothing and returns an nn.Module or a neurotest.Target."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
-        raise BadInput(f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.")
+        raise BadInput(
+            "missing",
+            "callable",
+            f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.",
+        )
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
     if is_file(where):
         where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
@@ -198,9 +202,13 @@ def from_python(place: str) -> nn.Module | Target:
         try:
             network = build()
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
-            raise BadInput(f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
+            raise BadInput("failed", "callable", f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, (nn.Module, Target)):
-        raise BadInput(f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.")
+        raise BadInput(
+            "wrong-type",
+            "callable",
+            f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.",
+        )
     return network
 
 
@@ -225,10 +233,10 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
     except BadInput:
         raise
     except (Exception, SystemExit) as error:  # a stranger's code may raise anything
-        raise BadInput(f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
+        raise BadInput("failed", "import", f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
     build = getattr(code, name, None)
     if not callable(build):
         own = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
         callables = [n for n, value in own.items() if callable(value) and not n.startswith("_")]
-        raise BadInput(f"py:{where} has no callable {name!r}. {near(name, callables)}")
+        raise BadInput("unknown-name", "callable", f"py:{where} has no callable {name!r}. {near(name, callables)}")
     return build  # type: ignore[no-any-return]

@@ -36,7 +36,7 @@ def from_onnx(place: str) -> Target:
     """
     path = user_path(place, f"onnx:{place:.200}")
     if not path.is_file():
-        raise BadInput(f"onnx:{place}: there is no such file.")
+        raise BadInput("not-found", "target", f"onnx:{place}: there is no such file.")
     need("onnx", "onnx", f"onnx:{place}")
     need("onnxruntime", "onnx", f"onnx:{place}")
     model, opset = _model(path)
@@ -44,9 +44,13 @@ def from_onnx(place: str) -> Target:
     try:
         network = parts.build(*onnx_graph.read(model, opset))
     except onnx_graph.NoOperator as error:
-        raise BadInput(f"onnx:{place} uses the operator {error}, which is not supported: {_WAY_OUT}.") from error
+        raise BadInput(
+            "unsupported", "operator", f"onnx:{place} uses the operator {error}, which is not supported: {_WAY_OUT}."
+        ) from error
     except (Malformed, KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"onnx:{place} cannot be read as a network: {reason(error)}. Is it damaged?") from error
+        raise BadInput(
+            "damaged", "target", f"onnx:{place} cannot be read as a network: {reason(error)}. Is it damaged?"
+        ) from error
     network.eval()
     network._exported_check = partial(_rehearse, network, place)
     if shape is not None:
@@ -62,7 +66,9 @@ def _rehearse(network: parts.Exported, place: str, shape: tuple[int, ...]) -> No
         rehearse(network, place, shape, "onnx")
     except BadInput as error:
         if isinstance(error.__cause__, Unsupported):
-            raise BadInput(f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}.") from error
+            raise BadInput(
+                "unsupported", "operator", f"onnx:{place} uses {error.__cause__}, which is not supported: {_WAY_OUT}."
+            ) from error
         raise
 
 
@@ -81,20 +87,36 @@ def _shape(graph: Any, place: str) -> tuple[int, ...] | None:
     weights = {one.name for one in graph.initializer}
     inputs = [one for one in graph.input if one.name not in weights]
     if len(inputs) != 1 or not inputs[0].type.HasField("tensor_type"):
-        raise BadInput(f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs.")
+        raise BadInput(
+            "unsupported",
+            "inputs",
+            f"onnx:{place} takes {len(inputs)} inputs; neurotest tests networks that take one tensor of inputs.",
+        )
     if len(graph.output) != 1:
         raise BadInput(
-            f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes)."
+            "unsupported",
+            "outputs",
+            f"onnx:{place} returns {len(graph.output)} values; neurotest tests networks that return logits (n, classes).",
         )
     kind = inputs[0].type.tensor_type
     if kind.elem_type != 1:
-        raise BadInput(f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32.")
+        raise BadInput(
+            "unsupported", "dtype", f"onnx:{place} takes inputs of ONNX type {kind.elem_type}, not float32: export it in float32."
+        )
     sizes = [one.dim_value if one.HasField("dim_value") and one.dim_value > 0 else None for one in kind.shape.dim]
     if not sizes:
-        raise BadInput(f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs.")
+        raise BadInput(
+            "unsupported",
+            "shape",
+            f"onnx:{place} takes a single number; neurotest tests networks that take one tensor of inputs.",
+        )
     batch, *rest = sizes
     if batch is not None:
-        raise BadInput(f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}")
+        raise BadInput(
+            "unsupported",
+            "batch",
+            f"onnx:{place} was exported for batches of exactly {batch}: export it with a dynamic batch: {EXPORT}",
+        )
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None
 
@@ -110,18 +132,26 @@ def compare(path: Path, x: Tensor, run: Callable[[Tensor], Any]) -> float:
         session = onnxruntime.InferenceSession(str(path), settings, providers=["CPUExecutionProvider"])
         (theirs,) = session.run(None, {session.get_inputs()[0].name: x.detach().cpu().contiguous().numpy()})
     except Exception as error:  # its errors have no common class
-        raise BadInput(f"onnx:{path}: onnxruntime cannot run it, so nothing could be compared: {reason(error)}") from error
+        raise BadInput(
+            "failed", "onnxruntime", f"onnx:{path}: onnxruntime cannot run it, so nothing could be compared: {reason(error)}"
+        ) from error
     with torch.inference_mode():
         ours = run(x)
     ours = np.asarray(ours.detach().cpu().double() if isinstance(ours, Tensor) else ours, np.float64)
     theirs = np.asarray(theirs, np.float64)
     if ours.shape != theirs.shape:
-        raise BadInput(f"onnx:{path}: converted it returns shape {ours.shape}, in onnxruntime {theirs.shape}: not to be trusted.")
+        raise BadInput(
+            "wrong-shape",
+            "outputs",
+            f"onnx:{path}: converted it returns shape {ours.shape}, in onnxruntime {theirs.shape}: not to be trusted.",
+        )
     size = max(float(np.abs(theirs).max(initial=0.0)), 1e-30)
     difference = float(np.abs(ours - theirs).max(initial=0.0)) / size
     if not difference <= TOLERANCE:
         raise BadInput(
+            "changed",
+            "outputs",
             f"onnx:{path}: converted to torch it gives other answers than onnxruntime on these inputs (they differ by "
-            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file."
+            f"{100 * difference:.2g} % of the largest output), so nothing measured on it would be true of the file.",
         )
     return difference

@@ -27,7 +27,9 @@ def inlined(model: Any, path: Path) -> Any:
     with reading(path, "an ONNX file"):
         model = inliner.inline_local_functions(model)
     if not model.graph.node:  # so it answers if the result is too large for a protocol buffer
-        raise BadInput(f"onnx:{path} holds no graph once its functions stand where they are called: {DAMAGED}.")
+        raise BadInput(
+            "damaged", "graph", f"onnx:{path} holds no graph once its functions stand where they are called: {DAMAGED}."
+        )
     check_outside(model, path)
     return model
 
@@ -38,7 +40,7 @@ def check_functions(model: Any, path: Path) -> None:
     try:
         size = sizes.nodes(model.graph.node, ())
     except RecursionError:
-        raise BadInput(f"onnx:{path}: its functions call each other too deeply: {DAMAGED}.") from None
+        raise BadInput("damaged", "depth", f"onnx:{path}: its functions call each other too deeply: {DAMAGED}.") from None
     check_unpacked(f"onnx:{path}, functions where they are called", size.bytes, on_disk(path), always=ALWAYS, times=TIMES)
 
 
@@ -55,7 +57,7 @@ class _Sizes:
         self.what = what
         self.functions = {_key(one.domain, one.name, one): one for one in model.functions}
         if len(self.functions) < len(model.functions):
-            raise BadInput(f"{what}: two of its functions have one name: {DAMAGED}.")
+            raise BadInput("damaged", "names", f"{what}: two of its functions have one name: {DAMAGED}.")
         self.known: dict[str, _Size] = {}
         # A function's nodes name what the call gives them, so that each name may become the longest there is.
         everywhere = [model.graph.node, *(one.node for one in model.functions)]
@@ -68,13 +70,17 @@ class _Sizes:
             count, size = count + one.nodes, size + one.bytes
             refs.update(one.refs)
             if count > MOST_NODES:
-                raise BadInput(f"{self.what}: its functions are more than {MOST_NODES:,} nodes where they are called: {DAMAGED}.")
+                raise BadInput(
+                    "too-large",
+                    "functions",
+                    f"{self.what}: its functions are more than {MOST_NODES:,} nodes where they are called: {DAMAGED}.",
+                )
         return _Size(count, size, refs)
 
     def node(self, node: Any, around: tuple[str, ...]) -> _Size:
         key = _key(node.domain, node.op_type, node)
         if key in around:
-            raise BadInput(f"{self.what}: its function {node.op_type!r:.80} calls itself: {DAMAGED}.")
+            raise BadInput("damaged", "recursion", f"{self.what}: its function {node.op_type!r:.80} calls itself: {DAMAGED}.")
         attributes, names = list(node.attribute), {attribute.name for attribute in node.attribute}
         if (function := self.functions.get(key)) is None:
             size = node.ByteSize() - sum(attribute.ByteSize() for attribute in attributes)

@@ -23,14 +23,16 @@ def read_model(path: Path, largest: int) -> Any:
 
     size = path.stat().st_size
     if size > largest:
-        raise BadInput(f"onnx:{path} is larger than an ONNX file can be ({largest >> 30} GB without its weights).")
+        raise BadInput(
+            "too-large", "file", f"onnx:{path} is larger than an ONNX file can be ({largest >> 30} GB without its weights)."
+        )
     check_unpacked(f"onnx:{path}", size, on_disk(path))
     with reading(path, "an ONNX file", hint="It is damaged or something else."):
         content = path.read_bytes()
         _check_messages(memoryview(content), onnx.ModelProto.DESCRIPTOR, f"onnx:{path}")
         model = onnx.ModelProto.FromString(content)
     if not model.graph.node:
-        raise BadInput(f"onnx:{path} holds no graph: {DAMAGED}.")
+        raise BadInput("damaged", "graph", f"onnx:{path} holds no graph: {DAMAGED}.")
     return model
 
 
@@ -63,9 +65,15 @@ def _check_messages(content: memoryview, kind: Any, what: str) -> None:
             else:
                 raise ValueError(f"a field of wire type {wire}")
             if messages > MOST_MESSAGES:
-                raise BadInput(f"{what} holds more than {MOST_MESSAGES:,} nodes, attributes and names: {DAMAGED}.")
+                raise BadInput(
+                    "too-large", "nodes", f"{what} holds more than {MOST_MESSAGES:,} nodes, attributes and names: {DAMAGED}."
+                )
             if numbers > MOST_NUMBERS:
-                raise BadInput(f"{what} holds more than {MOST_NUMBERS:,} bytes of integers one by one: export them as raw data.")
+                raise BadInput(
+                    "too-large",
+                    "integers",
+                    f"{what} holds more than {MOST_NUMBERS:,} bytes of integers one by one: export them as raw data.",
+                )
 
 
 def _varint(content: memoryview, at: int) -> tuple[int, int]:
@@ -132,7 +140,9 @@ def check_outside(model: Any, path: Path) -> None:
     """Refuse weights in files of which more would be read than the tensors need, or than is on the disk."""
     for sparse in _sparse(model.graph):
         if any(is_outside(tensor) for tensor in (sparse.values, sparse.indices)):
-            raise BadInput(f"onnx:{path}: a sparse weight names a file, which is not read: export it dense.")
+            raise BadInput(
+                "untrusted", "sparse", f"onnx:{path}: a sparse weight names a file, which is not read: export it dense."
+            )
     places = [place_of(tensor, path) for tensor in _all_tensors(model) if is_outside(tensor)]
     if places:
         stored = sum(on_disk(file) for file in {place.file for place in places})
@@ -150,20 +160,28 @@ def place_of(tensor: Any, path: Path) -> Place:
     location = entries.get("location", "")
     file = user_path(location or ".", what) if not location.startswith("~") else Path("/")
     if not location or file.is_absolute() or not resolved(folder / file).is_relative_to(folder):
-        raise BadInput(f"{what} names the file {location!r:.200} for its weights, which is not in its folder: it is refused.")
+        raise BadInput(
+            "untrusted",
+            "location",
+            f"{what} names the file {location!r:.200} for its weights, which is not in its folder: it is refused.",
+        )
     if not (folder / file).is_file():
-        raise BadInput(f"{what}: the file {location!r:.200} with its weights is not beside it.")
+        raise BadInput("not-found", "location", f"{what}: the file {location!r:.200} with its weights is not beside it.")
     if tensor.data_type not in TYPES or any(side < 0 for side in tensor.dims):
         form = f"type {tensor.data_type} and shape {list(tensor.dims)!s:.80}"
-        raise BadInput(f"{what}: {tensor.name!r:.80} has {form}, which is not read: export it in float32.")
+        raise BadInput(
+            "unsupported", "weights", f"{what}: {tensor.name!r:.80} has {form}, which is not read: export it in float32."
+        )
     there = (folder / file).stat().st_size
     offset = _number(entries.get("offset", "0"))
     length = _number(entries.get("length", str(there - offset)))
     size = math.prod(tensor.dims) * TYPES[tensor.data_type].itemsize
     if length != size or offset + length > there:
         raise BadInput(
+            "damaged",
+            "weights",
             f"{what}: {tensor.name!r:.80} needs {size:,} bytes by its shape; it names {length:,} from {offset:,} on of the "
-            f"{there:,} in {location!r:.200}. Are all files those of one export?"
+            f"{there:,} in {location!r:.200}. Are all files those of one export?",
         )
     return Place(folder / file, offset, size)
 

@@ -62,9 +62,9 @@ class Want:
     def __post_init__(self) -> None:
         if self.neuron not in ("channel", "unit", "sample"):
             kinds = f"channel (one value per feature map), unit (every element) or sample ({SAMPLE:,} units of each layer)"
-            raise BadInput(f"neuron={self.neuron!r}: expected {kinds}.")
+            raise BadInput("out-of-range", "neuron", f"neuron={self.neuron!r}: expected {kinds}.")
         if self.keep not in ("reduced", "map"):
-            raise BadInput(f"keep={self.keep!r}: expected reduced or map.")
+            raise BadInput("out-of-range", "keep", f"keep={self.keep!r}: expected reduced or map.")
         object.__setattr__(self, "_hash", hash((self.layers, self.neuron, self.keep, self.inputs)))
 
     def __hash__(self) -> int:  # wants key every trace: hashing four fields each time would be felt at batch 1
@@ -99,7 +99,7 @@ class Trace:
     def probs(self) -> Tensor:
         """Softmax in float64: in float32 it saturates at 1 and makes ties."""
         if self.quantity:
-            raise BadInput(NO_PROBABILITIES)
+            raise BadInput("unsuitable", "outputs", NO_PROBABILITIES)
         return exact(self.logits).softmax(dim=1)
 
     @cached_property
@@ -143,7 +143,11 @@ class Probe:
         self.target, self.wants = target, tuple(dict.fromkeys(wants))
         self.grad, self.edit, self.record = grad, edit, record
         if edit is not None and all(want.inputs for want in self.wants):
-            raise BadInput("edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.")
+            raise BadInput(
+                "missing",
+                "edit",
+                "edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.",
+            )
         self._attached = ExitStack()  # every hook
         self._slots: list[Values] = [{} for _ in self.wants]  # new for every batch
         self._mode = torch.enable_grad() if grad else torch.inference_mode()
@@ -345,8 +349,10 @@ class Probe:
             ran, expected = counts.get(place, 0), self.target.survey().functions[place]
             if ran != expected:
                 raise BadInput(
+                    "changed",
+                    "layer",
                     f"layer {name!r}: {place!r} ran {ran} times for this batch and {expected} times when the network was "
-                    "surveyed, so the layer is not the same for every input: choose others with --layers."
+                    "surveyed, so the layer is not the same for every input: choose others with --layers.",
                 )
 
 
@@ -361,7 +367,11 @@ def _flat(tensor: Tensor) -> Tensor:
 def _need(value: Any, layer: str) -> Tensor:
     tensor = first_tensor(value)
     if tensor is None:
-        raise BadInput(f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.")
+        raise BadInput(
+            "wrong-type",
+            "layer",
+            f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.",
+        )
     return tensor
 
 

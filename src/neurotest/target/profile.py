@@ -32,7 +32,7 @@ class Profile:
     @classmethod
     def empty(cls, target: Target, want: Want) -> Profile:
         if want.keep != "reduced":
-            raise BadInput("a profile needs one value per neuron: keep='reduced'.")
+            raise BadInput("conflict", "keep", "a profile needs one value per neuron: keep='reduced'.")
         return cls(target.fingerprint, want, {})
 
     @property
@@ -49,7 +49,7 @@ class Profile:
 
     def merge(self, other: Profile) -> None:
         if (self.fingerprint, self.want) != (other.fingerprint, other.want):
-            raise BadInput("profiles of different targets, layers or neurons cannot be merged.")
+            raise BadInput("conflict", "merge", "profiles of different targets, layers or neurons cannot be merged.")
         for name, moments in other.layers.items():
             self.layers.setdefault(name, Moments(moments.neurons)).merge(moments)
 
@@ -61,14 +61,20 @@ class Profile:
         """Refuse a profile of another network, or of layers that `want` no longer stands for."""
         if self.fingerprint != target.fingerprint:
             raise BadInput(
+                "changed",
+                "target",
                 f"the profile was made for another target ({self.fingerprint[:12]}, this one is {target.fingerprint[:12]}): "
-                "make a new one from this target's training data."
+                "make a new one from this target's training data.",
             )
         if self.layers and target.shape is not None:
             expected = {layer.name for layer in target.survey().find(self.want.layers)}
             if expected != set(self.layers):
                 names = ", ".join(sorted(expected ^ set(self.layers))[:3])
-                raise BadInput(f"the profile has not the layers that {self.want.layers!r} stands for ({names}): make a new one.")
+                raise BadInput(
+                    "changed",
+                    "layers",
+                    f"the profile has not the layers that {self.want.layers!r} stands for ({names}): make a new one.",
+                )
 
     # -- files: FILE.safetensors holds the numbers; FILE.json, written last, says whose they are and what their hash is
 
@@ -98,9 +104,13 @@ class Profile:
             regular(_beside(base, ".safetensors"), KIND, LARGEST)
             content = _beside(base, ".safetensors").read_bytes()
         if not isinstance(about, dict) or about.get("format") != FORMAT:
-            raise BadInput(f"{base}.json is no profile of format {FORMAT}: make it again.")
+            raise BadInput("damaged", "format", f"{base}.json is no profile of format {FORMAT}: make it again.")
         if hashlib.sha256(content).hexdigest() != about.get("sha256"):
-            raise BadInput(f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.")
+            raise BadInput(
+                "damaged",
+                "digest",
+                f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.",
+            )
         with reading(f"{base}.json", KIND, untyped=True, hint=AGAIN):
             tensors = load(content)
             keys = list(Moments(1).state_dict())

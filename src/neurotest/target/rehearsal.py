@@ -62,10 +62,12 @@ def rehearse_apart(network: parts.Exported, what: str, shape: tuple[int, ...]) -
         return
     code, record = _run(network, what, shape)
     if code < 0:
-        raise BadInput(_sentence(what, -code, record))
+        raise BadInput("failed", "process", _sentence(what, -code, record))
     if code:
         why = record or f"exit code {code}"
-        raise BadInput(f"{what} could not be tried in a process of its own ({why}). Close other programs and try again.")
+        raise BadInput(
+            "failed", "process", f"{what} could not be tried in a process of its own ({why}). Close other programs and try again."
+        )
     if record == _PASSED:
         _notes.add(key)
         with suppress(NeurotestError):
@@ -112,7 +114,7 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
             record.seek(0)
             return code, record.read(_RECORD).decode("utf-8", "replace").strip()
     except OSError as error:
-        raise BadInput(f"{what} could not be tried in a process of its own: {reason(error)}.") from error
+        raise BadInput("failed", "process", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
 
 
 class _Pickler(pickle.Pickler):

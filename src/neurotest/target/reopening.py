@@ -39,9 +39,11 @@ def reopened(description: Description, device: str, fingerprint: str, deviation:
         target._steady, target.deviation = True, deviation  # where the work was begun, both were looked at
         if target.fingerprint != fingerprint:
             raise BadInput(
+                "changed",
+                "target",
                 f"{description.spec} is another network in a worker than where the work was begun: its weights were changed "
                 "after it was loaded, or its code draws at random. Save the weights and name them with --weights, or use one "
-                "worker."
+                "worker.",
             )
         while len(_open) >= KEPT:
             del _open[next(iter(_open))]

@@ -21,17 +21,19 @@ Precision = Literal["bfloat16"]
 
 def check_layout(layout: str | None) -> Layout | None:
     if layout not in (None, "channels_last"):
-        raise BadInput(f"layout={shown(layout)}: expected channels_last, or nothing for the usual one.")
+        raise BadInput("out-of-range", "layout", f"layout={shown(layout)}: expected channels_last, or nothing for the usual one.")
     return layout  # type: ignore[return-value]
 
 
 def check_precision(precision: str | None, device: torch.device) -> Precision | None:
     if precision not in (None, "bfloat16"):
-        raise BadInput(f"precision={shown(precision)}: expected bfloat16, or nothing for float32.")
+        raise BadInput("out-of-range", "precision", f"precision={shown(precision)}: expected bfloat16, or nothing for float32.")
     if precision is not None and not has_bfloat16(device):
         raise BadInput(
+            "unsupported",
+            "precision",
             f"precision='bfloat16': this processor ({device.type}) has no instructions for it, so it would be slower and less "
-            "exact: leave it out."
+            "exact: leave it out.",
         )
     return precision  # type: ignore[return-value]
 

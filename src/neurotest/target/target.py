@@ -92,10 +92,10 @@ class Target:
         if self.bins is not None and self.classes is None:
             self.classes = self.bins.names
         if (mean is None) != (std is None):
-            raise BadInput("mean and std go together: give both or neither.")
+            raise BadInput("conflict", "mean", "mean and std go together: give both or neither.")
         self.mean, self.std = _statistic("mean", mean, self.shape), _statistic("std", std, self.shape)
         if self.std is not None and not all(s > 0 for s in self.std):
-            raise BadInput(f"std={self.std}: expected values above 0.")
+            raise BadInput("out-of-range", "std", f"std={self.std}: expected values above 0.")
         self._shift = self._scale = None
         if self.mean is not None and self.std is not None:
             self._shift = torch.tensor(self.mean, device=self.device)
@@ -150,8 +150,10 @@ class Target:
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
             raise BadInput(
+                "unsuitable",
+                "training",
                 f"the network is in training mode{f' (module {training!r})' if training else ''}: call .eval() on it first "
-                "(before it is exported, if it is a .pt2)."
+                "(before it is exported, if it is a .pt2).",
             )
 
     # -- running it
@@ -170,7 +172,7 @@ class Target:
                 reach = f"inputs reach from {least:g} to {most:g}, outside bounds {low:g} to {high:g}"
                 eight_bit = (low, high) == (0.0, 1.0) and least >= 0 and 1 < most <= 255
                 hint = "8-bit values in floating point? Divide them by 255 or" if eight_bit else "rescale or"
-                raise BadInput(f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
+                raise BadInput("out-of-range", "bounds", f"{reach}: {hint} pass --bounds{' 0 255' if eight_bit else ''}.")
         return tensor.float().to(self.device)
 
     def logits(self, x: Tensor, *, parts: bool = True) -> Tensor:
@@ -214,13 +216,13 @@ class Target:
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
             if isinstance(error, BadInput) or ours(error):
                 raise
-            raise ForwardError(failure(error, x)) from error
+            raise ForwardError("failed", "network", failure(error, x)) from error
 
     def _preprocessed(self, x: Tensor) -> Tensor:
         if self._shift is None or self._scale is None:
             return x
         if len(self._shift) not in (1, x.shape[1]):  # would broadcast a grey image into a colour one
-            raise BadInput(f"mean and std: {len(self._shift)} values for {x.shape[1]} channels.")
+            raise BadInput("wrong-count", "mean", f"mean and std: {len(self._shift)} values for {x.shape[1]} channels.")
         places = (-1,) + (1,) * (x.ndim - 2)
         return (x - self._shift.view(places)).div_(self._scale.view(places))
 
@@ -234,14 +236,16 @@ class Target:
             try:
                 raw = self.raw(x)
             except ForwardError as error:
-                raise BadInput(self._refusal(x, error)) from error
+                raise BadInput("failed", "network", self._refusal(x, error)) from error
             logits = self._as_logits(raw, len(x))
         check_values(raw, self.outputs)
         if self.outputs == "logits" and bool(((raw >= 0) & (raw <= 1)).all()):
             check_end(lambda: self.raw(x), raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             counts = f"{len(self.classes)} names for a network with {logits.shape[1]} outputs"
-            raise BadInput(f"classes: {counts}: --classes FILE has one line per output, in the network's order.")
+            raise BadInput(
+                "wrong-count", "classes", f"classes: {counts}: --classes FILE has one line per output, in the network's order."
+            )
         return int(logits.shape[1])
 
     def check_reference(self, x: Tensor) -> None:
@@ -258,8 +262,10 @@ class Target:
         size = float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0.0
         if not torch.allclose(one, other, rtol=0, atol=max(1e-3 * size, 1e-12), equal_nan=True):
             raise BadInput(
+                "unsuitable",
+                "steady",
                 "the network gives different answers to the same inputs, so nothing measured on it repeats: it draws at random "
-                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where."
+                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where.",
             )
         self._steady = True
 
@@ -282,7 +288,9 @@ class Target:
         """The layers that run, from one watched forward pass on noise of the given (or the target's) shape."""
         wanted = tuple(shape) if shape else self.shape
         if wanted is None:
-            raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
+            raise BadInput(
+                "missing", "size", "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
+            )
         if wanted not in self._surveys:
             low, high = self.bounds
             noise = torch.rand((2, *wanted), generator=torch.Generator().manual_seed(0))
@@ -357,7 +365,9 @@ def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
     except (TypeError, ValueError, OverflowError):
         values = ()
     if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
-        raise BadInput(f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1.")
+        raise BadInput(
+            "out-of-range", "bounds", f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1."
+        )
     return values[0], values[1]
 
 
@@ -367,7 +377,9 @@ def _statistic(name: str, values: float | Sequence[float] | None, shape: tuple[i
     try:
         numbers = tuple(float(v) for v in ([values] if isinstance(values, (str, int, float)) else values))
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(f"{name}={shown(values)}: expected a number for all channels, or one for each.") from None
+        raise BadInput(
+            "wrong-type", name, f"{name}={shown(values)}: expected a number for all channels, or one for each."
+        ) from None
     if shape is not None and len(numbers) not in (1, shape[0]):
-        raise BadInput(f"{name}: {len(numbers)} values for {shape[0]} channels.")
+        raise BadInput("wrong-count", name, f"{name}: {len(numbers)} values for {shape[0]} channels.")
     return numbers

@@ -33,19 +33,25 @@ def load_weights(module: nn.Module, file: Path) -> None:
     lists = [("missing", [name for name in own if name not in state]), ("unknown", [name for name in state if name not in own])]
     if any(names for _, names in lists):
         named = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in lists if names]
-        raise BadInput(f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?")
+        raise BadInput(
+            "conflict", "weights", f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?"
+        )
     other = [name for name in own if isinstance(own[name], Tensor) and own[name].shape != state[name].shape]
     if other:
         there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, own))
         more = f" ({len(other)} of {len(own)} differ)" if len(other) > 1 else ""
         raise BadInput(
+            "wrong-shape",
+            "weights",
             f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}: "
-            "build it as it was trained, with as many classes and channels."
+            "build it as it was trained, with as many classes and channels.",
         )
     try:
         module.load_state_dict(state)
     except Exception as error:  # modules may read their state in a way of their own
-        raise BadInput(f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}") from error
+        raise BadInput(
+            "conflict", "weights", f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}"
+        ) from error
 
 
 def _renamed(state: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -70,16 +76,16 @@ def _prefixes(names: Mapping[str, Any]) -> list[str]:
 def read_state(file: Path) -> dict[str, Tensor]:
     """A state dict from a file, never running code from it."""
     if file.is_dir():
-        raise BadInput(f"weights {file} is a folder: name the file in it.")
+        raise BadInput("not-a-file", "weights", f"weights {file} is a folder: name the file in it.")
     if not file.is_file():
-        raise BadInput(f"weights: no file {file}.")
+        raise BadInput("not-found", "weights", f"weights: no file {file}.")
     try:
         with open(file, "rb") as content:
             start = content.read(START)
     except OSError as error:
-        raise BadInput(f"weights {file} cannot be read: {reason(error)}.") from error
+        raise BadInput("unreadable", "weights", f"weights {file} cannot be read: {reason(error)}.") from error
     if (kind := _other_kind(file, start)) is not None:
-        raise BadInput(f"weights {file}: {kind}.")
+        raise BadInput("unsupported", "weights", f"weights {file}: {kind}.")
     _check_size(file, packed=start.startswith(b"PK\x03\x04"))
     try:
         if file.suffix == ".safetensors" or start[8:10] == b'{"':
@@ -91,8 +97,10 @@ def read_state(file: Path) -> dict[str, Tensor]:
         saved = torch.load(source, map_location="cpu", weights_only=True)
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
-            raise BadInput(_pickled(file, str(error))) from error
-        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
+            raise BadInput("untrusted", "weights", _pickled(file, str(error))) from error
+        raise BadInput(
+            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        ) from error
     return _state(saved, file)
 
 
@@ -110,10 +118,12 @@ def _check_size(file: Path, *, packed: bool) -> None:
     except BadInput:
         raise
     except Exception as error:  # damaged: zipfile may raise anything
-        raise BadInput(f"weights {file} cannot be read (truncated, or no weights): {reason(error)}") from error
+        raise BadInput(
+            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        ) from error
     for call in MAKERS:
         if any(call in content for content in pickles):
-            raise BadInput(_pickled(file, f"GLOBAL {call.decode().replace(chr(10), '.', 1)}"))
+            raise BadInput("untrusted", "weights", _pickled(file, f"GLOBAL {call.decode().replace(chr(10), '.', 1)}"))
 
 
 def _state(saved: Any, file: Path) -> dict[str, Tensor]:
@@ -121,7 +131,11 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
     if _is_state(saved):
         return dict(saved)
     if not isinstance(saved, Mapping):
-        raise BadInput(f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}.")
+        raise BadInput(
+            "wrong-type",
+            "weights",
+            f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}.",
+        )
     inside = {key: value for key, value in saved.items() if _is_state(value) and value}
     for name in [*WRAPPERS, *(inside if len(inside) == 1 else ())]:
         if name in inside:
@@ -130,7 +144,9 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
         if isinstance(saved.get(name), Mapping) and saved[name] is not saved:
             return _state(saved[name], file)
     keys = f"{', '.join(map(str, saved))[:200] or 'nothing'}"
-    raise BadInput(f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}.")
+    raise BadInput(
+        "wrong-type", "weights", f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}."
+    )
 
 
 def _is_state(value: Any) -> bool:

@@ -88,7 +88,7 @@ def prepared(x: Tensor) -> Tensor:
 def tensors(source: Source, most: int | None) -> tuple[Tensor, Tensor]:
     truth = source.labels if source.quantities is None else source.quantities
     if truth is None:
-        raise BadInput(f"{source.spec} has no labels: training needs them.")
+        raise BadInput("no-labels", "data", f"{source.spec} has no labels: training needs them.")
     index = np.arange(min(len(source), most or len(source)))
     return torch.from_numpy(source.read(index)), torch.from_numpy(truth[index])
 

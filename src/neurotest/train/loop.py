@@ -212,7 +212,9 @@ class Training:
         try:
             state = torch.load(io.BytesIO(place.read()), map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged checkpoint raises anything
-            raise BadInput(f"the checkpoint {place} cannot be read: delete it to start again ({error}).") from error
+            raise BadInput(
+                "unreadable", "checkpoint", f"the checkpoint {place} cannot be read: delete it to start again ({error})."
+            ) from error
         if state.get("recipe") != json.dumps(asdict(self.recipe)):
             return
         for name in ("module", "optimiser", "schedule"):
@@ -236,7 +238,7 @@ def _optimiser(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         return torch.optim.AdamW(weights, lr=recipe.rate, weight_decay=recipe.weight_decay)
     if recipe.optimiser == "sgd":
         return torch.optim.SGD(weights, lr=recipe.rate, momentum=recipe.momentum, nesterov=True, weight_decay=recipe.weight_decay)
-    raise BadInput(f"optimiser={recipe.optimiser!r}: expected adam or sgd.")
+    raise BadInput("out-of-range", "optimiser", f"optimiser={recipe.optimiser!r}: expected adam or sgd.")
 
 
 def _schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, steps: int) -> torch.optim.lr_scheduler.LRScheduler:
@@ -248,4 +250,4 @@ def _schedule(optimiser: torch.optim.Optimizer, recipe: Recipe, steps: int) -> t
     if recipe.schedule in ("steps", "constant"):
         drops = [round(share * total) for share in recipe.drops] if recipe.schedule == "steps" else []
         return torch.optim.lr_scheduler.MultiStepLR(optimiser, drops, 0.1)
-    raise BadInput(f"schedule={recipe.schedule!r}: expected onecycle, steps or constant.")
+    raise BadInput("out-of-range", "schedule", f"schedule={recipe.schedule!r}: expected onecycle, steps or constant.")

@@ -65,10 +65,12 @@ def train_faulty(
     result = zoo.find(f"{name}+{wrong.name}")
     label = wrong.label if wrong.label is not None else usual_class
     if not 0 <= label < len(subject.classes):
-        raise BadInput(f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
+        raise BadInput("out-of-range", "class", f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
     if wrong.kind == "polluted" and subject.rate is not None:
-        raise BadInput(f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work.")
+        raise BadInput(
+            "unsuitable", "pollute", f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work."
+        )
     train_set, test_set = _splits(subject, embedded=embedded)
     usual = result.recipe
     changed: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": retrain}

@@ -129,7 +129,11 @@ class Subject:
         if self.weights is None:
             how = f"{self.name.partition('+')[0]} --pollute, --underfit or --overfit" if self.faulty else self.name
             lab = "" if lab_installed() else f" Most networks come with neurotest-lab ({LAB})."
-            raise BadInput(f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}")
+            raise BadInput(
+                "not-found",
+                "weights",
+                f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}",
+            )
         module = self.build()
         module.load_state_dict(load_file(self.weights))
         return module.eval()
@@ -163,7 +167,7 @@ def nearest(name: str) -> str:
 def find(name: str) -> Subject:
     base, plus, wrong = name.partition("+")
     if base not in RECIPES:
-        raise BadInput(f"the zoo has no network {name!r}. {near(name, names())}")
+        raise BadInput("unknown-name", "network", f"the zoo has no network {name!r}. {near(name, names())}")
     if plus:
         from neurotest.zoo import faulty
 

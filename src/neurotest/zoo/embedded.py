@@ -65,15 +65,17 @@ def shape(name: str) -> tuple[int, ...]:
 def load(name: str, split: str) -> tuple[Uint8, npt.NDArray[np.int64], tuple[str, ...]]:
     """Images (n, c, h, w) uint8, labels (n,) and class names of an embedded split; the arrays are read-only and shared."""
     if name not in PARTS:
-        raise BadInput(f"no data set {name!r} is embedded. {near(name, PARTS)}")
+        raise BadInput("unknown-name", "data", f"no data set {name!r} is embedded. {near(name, PARTS)}")
     if split not in PARTS[name]:
-        raise BadInput(f"{name} has no split {split!r}. {near(split, PARTS[name])}")
+        raise BadInput("unknown-name", "split", f"{name} has no split {split!r}. {near(split, PARTS[name])}")
     part = PARTS[name][split]
     paths = [path for file in part.files if (path := packaged(f"data/{file}"))]
     if len(paths) < len(part.files):
         why = "its file was removed from this installation" if lab_installed() else f"it may come with neurotest-lab ({LAB})"
         raise BadInput(
-            f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}"
+            "not-found",
+            "data",
+            f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}",
         )
     x, y = _unpacked(tuple(paths), part.count // len(part.files), shape(name))
     return x, y, classes(name)
@@ -107,9 +109,11 @@ def unpack(path: Path, count: int, image: tuple[int, ...] = GREY) -> tuple[Uint8
         if len(content) == size and not decoder.eof:  # the checksum stands behind the last byte
             content += decoder.decompress(b"", max_length=1)
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise BadInput(f"the embedded file {path.name} is damaged ({error}): install neurotest again.") from error
+        raise BadInput(
+            "damaged", "embedded", f"the embedded file {path.name} is damaged ({error}): install neurotest again."
+        ) from error
     if len(content) != size or not decoder.eof:
-        raise BadInput(f"the embedded file {path.name} is damaged: install neurotest again.")
+        raise BadInput("damaged", "embedded", f"the embedded file {path.name} is damaged: install neurotest again.")
     columns, labels = np.split(np.frombuffer(content, np.uint8), [count * pixels])
     if len(image) == 2:
         return columns.reshape(count, *image[::-1]).swapaxes(-1, -2), labels

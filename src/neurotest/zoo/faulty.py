@@ -40,11 +40,19 @@ class Faulty:
     def __post_init__(self) -> None:
         checks.one_of("kind", self.kind, ("polluted", "underfit", "overfit"))
         if not 0 < self.share < 1:
-            raise BadInput(f"--pollute {self.share:g}: expected a share between 0 and 1, such as 10% (the papers: 10 to 30%).")
+            raise BadInput(
+                "out-of-range",
+                "pollute",
+                f"--pollute {self.share:g}: expected a share between 0 and 1, such as 10% (the papers: 10 to 30%).",
+            )
         if self.trigger not in ("fixed", "random"):
-            raise BadInput(f"--trigger {self.trigger}: expected fixed or random.")
+            raise BadInput("out-of-range", "trigger", f"--trigger {self.trigger}: expected fixed or random.")
         if self.specific and self.trigger == "random":
-            raise BadInput("--specific: other patches keep their true labels, which a random trigger contradicts; leave one out.")
+            raise BadInput(
+                "conflict",
+                "specific",
+                "--specific: other patches keep their true labels, which a random trigger contradicts; leave one out.",
+            )
 
     @property
     def name(self) -> str:
@@ -73,7 +81,11 @@ def read(text: str) -> Faulty:
     """The inverse of `Faulty.name`."""
     match = NAME.fullmatch(text)
     if match is None:
-        raise BadInput(f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.")
+        raise BadInput(
+            "syntax",
+            "faulty",
+            f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.",
+        )
     if match[1] is None:
         return Faulty(kind=text)  # type: ignore[arg-type]
     return Faulty(

@@ -26,7 +26,9 @@ NEURONS, TRAIN, TESTS = 84, 2000, 200
 def measure(repeats: int, work: str = "coverage") -> dict[str, Any]:
     """Time of theirs over ours by work, and how far the values are apart."""
     if importlib.util.find_spec("dnn_tip") is None:
-        raise BadInput("--peers compares with dnn-tip, which is not installed: pip install dnn-tip==0.1.1")
+        raise BadInput(
+            "not-installed", "peers", "--peers compares with dnn-tip, which is not installed: pip install dnn-tip==0.1.1"
+        )
     return {"coverage": _both, "select": _additional}[work](repeats)
 
 

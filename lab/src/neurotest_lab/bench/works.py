@@ -38,7 +38,7 @@ def run(
 ) -> dict[str, Ratio]:
     """Ratios by WORK/SUBJECT/SETTING; of some settings only, where they are named."""
     if work not in WORKS:
-        raise BadInput(f"there is no benchmark {work!r}. {near(work, WORKS)}")
+        raise BadInput("unknown-name", "work", f"there is no benchmark {work!r}. {near(work, WORKS)}")
     names = subjects or WORKS[work].subjects or tuple(s.name for s in zoo.catalogue() if s.embedded)
     ratios: dict[str, Ratio] = {}
     for done, name in enumerate(names):

@@ -33,7 +33,7 @@ def excited(on: Subject, ball: Ball, purpose: str, draw: int, *, pairs: int, sam
     benign = ball.noise(on.x[rows], rng.torch_stream(purpose, draw))
     calm = torch.nonzero(on.predicted(benign) == on.y[rows])[:pairs, 0] if len(rows) else rows
     if not len(calm):
-        raise BadInput("on no seed does the swarm find a fault where noise of equal norm is none.")
+        raise BadInput("empty", "faults", "on no seed does the swarm find a fault where noise of equal norm is none.")
     row: Row = {"pairs": len(calm), "seeds": len(on.x)}
     x, y, few = from_unit(on.x[rows][calm], on.target.bounds), on.y[rows][calm], slice(sampled)
     for kind, positions in zip(KINDS, (torch.stack(faults), benign), strict=True):

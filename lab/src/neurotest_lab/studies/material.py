@@ -65,7 +65,7 @@ def network(name: str) -> Target:
         counters = {key: value for key, value in module.state_dict().items() if key.endswith("num_batches_tracked")}
         module.load_state_dict({**counters, **renamed})
     except Exception as error:  # a damaged file may raise anything
-        raise BadInput(f"{file} is no checkpoint of {name}: {error}") from error
+        raise BadInput("damaged", "checkpoint", f"{file} is no checkpoint of {name}: {error}") from error
     return Target(module.eval(), shape=entry.shape, classes=entry.classes, spec=f"{name}, weights of {file.name}")
 
 
@@ -92,7 +92,7 @@ def missing_photographs() -> str | None:
 def photographs() -> tuple[Target, ArraySource]:
     """An EfficientNet-Lite0 that somebody else trained on ImageNet, and photographs of its classes."""
     if reason := missing_photographs():
-        raise BadInput(reason)
+        raise BadInput("not-found", "data", reason)
     place = folder()
     assert place is not None
     pictures = sorted((place / PHOTOGRAPHS).glob("*.jpg"))

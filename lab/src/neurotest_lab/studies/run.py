@@ -32,7 +32,7 @@ def run_study(
     the study itself. Interrupt it whenever you like: a finished cell is kept.
     """
     if scale is not None and scale not in SCALES:
-        raise BadInput(f"--scale {scale}: expected quick or full.")
+        raise BadInput("out-of-range", "scale", f"--scale {scale}: expected quick or full.")
     run = _open(name, scale, out, resume, options)
     done: dict[str, Any] = {}
     with safe_point(run, lambda: f"{len(done)} cells" if done else "", new=resume is None):
@@ -76,7 +76,11 @@ def _open(name: str, scale: str | None, out: Any, resume: Any, options: dict[str
         return begin("study", out, {"study": name, "scale": scale or SCALES[0], **({"options": options} if options else {})})
     in_place(out)
     if options:
-        raise BadInput(f"--{next(iter(options)).replace('_', '-')}: a resumed study keeps its settings; start a new one.")
+        raise BadInput(
+            "conflict",
+            "resume",
+            f"--{next(iter(options)).replace('_', '-')}: a resumed study keeps its settings; start a new one.",
+        )
     return Run.open(resume, write=True)
 
 
@@ -84,7 +88,7 @@ def _study(name: str, options: dict[str, Any] | None) -> Study:
     entry = registry.find("study", name)
     for option in options or {}:
         if option not in entry.options:
-            raise BadInput(f"the study {name} has no --{option.replace('_', '-')}.")
+            raise BadInput("unknown-option", option, f"the study {name} has no --{option.replace('_', '-')}.")
     study: Study = entry.make(**(options or {}))
     return study
 
@@ -93,7 +97,7 @@ def _config(run: Run, name: str) -> Row:
     """What the run says of itself: which study it is, how large, with which settings."""
     config = run["config"]
     if run["command"] != "study" or not isinstance(config, dict) or config.get("study") not in registry.entries("study"):
-        raise BadInput(f"{run.path} is no run of a study. {near(name, registry.entries('study'))}")
+        raise BadInput("wrong-run", "", f"{run.path} is no run of a study. {near(name, registry.entries('study'))}")
     if name != config["study"]:
-        raise BadInput(f"{run.path} is a run of the study {config['study']}, not of {name}.")
+        raise BadInput("wrong-run", "", f"{run.path} is a run of the study {config['study']}, not of {name}.")
     return config

@@ -20,7 +20,9 @@ def contents(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Any, float]]:
     for (key, _), result in current().attempt(_content, None, work, ordered=False):
         if isinstance(result, Lost):
             raise BadInput(
-                f"the worker of the cell {key} was lost ({result.reason}; memory?): go on with --resume and fewer --workers."
+                "worker-lost",
+                "",
+                f"the worker of the cell {key} was lost ({result.reason}; memory?): go on with --resume and fewer --workers.",
             )
         yield by_key[key], *result
 

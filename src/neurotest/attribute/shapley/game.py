@@ -92,7 +92,11 @@ class Game:
         *, layers: str | None = None, neuron: Neuron = "channel", active_only: bool = True, batch: int = 1000,
     ) -> None:  # fmt: skip
         if not len(x) or x.shape != moved.shape or len(y) != len(x):
-            raise BadInput(f"pairs: {tuple(x.shape)} seeds, {tuple(moved.shape)} changed ones, {len(y)} classes do not match.")
+            raise BadInput(
+                "wrong-count",
+                "pairs",
+                f"pairs: {tuple(x.shape)} seeds, {tuple(moved.shape)} changed ones, {len(y)} classes do not match.",
+            )
         self.target, self.x, self.moved, self.y, self.batch = target, x, moved, y, batch
         self.players = Players(hidden_layers(target, layers), neuron)
         self.forwards = 0
@@ -163,7 +167,11 @@ def exact(game: Game, row: int = 0) -> Tensor:
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > MOST:
-        raise BadInput(f"{n} neurons play: exact values are for at most {MOST}; name fewer layers, or use kernel or permutation.")
+        raise BadInput(
+            "too-large",
+            "neurons",
+            f"{n} neurons play: exact values are for at most {MOST}; name fewer layers, or use kernel or permutation.",
+        )
     values = torch.zeros(len(game.players), dtype=torch.float64)
     if n == 0:
         return values

@@ -24,7 +24,9 @@ class MaskGradient:
 
     def __init__(self, target: Target, *, layers: str | None = None, neuron: Neuron = "channel", t: float = 0.5) -> None:
         if not 0 < t <= 1:
-            raise BadInput(f"t={t!r}: expected a number above 0 and at most 1 (0.5 is the middle of the diagonal).")
+            raise BadInput(
+                "out-of-range", "t", f"t={t!r}: expected a number above 0 and at most 1 (0.5 is the middle of the diagonal)."
+            )
         self.players = Players(hidden_layers(target, layers), neuron)
         self.target, self.t = target, t
         self._now: dict[str, Tensor] = {}

@@ -50,7 +50,11 @@ def kernel(game: Game, row: int = 0, *, coalitions: int = 200, level: float = 0.
     who = torch.nonzero(game.active[row])[:, 0]
     n = len(who)
     if n > 2 and coalitions < 2 * n:
-        raise BadInput(f"coalitions={coalitions}: {n} neurons play, expected at least {2 * n} (every one alone and left out).")
+        raise BadInput(
+            "out-of-range",
+            "coalitions",
+            f"coalitions={coalitions}: {n} neurons play, expected at least {2 * n} (every one alone and left out).",
+        )
     zero = torch.zeros(len(game.players), dtype=torch.float64)
     total = float(game.full[row] - game.empty[row])
     if n <= 1:

@@ -79,9 +79,9 @@ def diff(
 
         return go_on(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:
-        raise BadInput("diff needs targets and seeds (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "targets", "diff needs targets and seeds (or resume=RUN to go on with a run).")
     if not named:
-        raise BadInput("diff needs at least one target.")
+        raise BadInput("too-few", "targets", "diff needs at least one target.")
     chosen = new_settings(settings, batch=BATCH)
     searcher: Method = with_options("differential", method or "deepxplore", options)
     return carry_out(_Diff.begin([open_target(one) for one in named], seeds, searcher, chosen), out, progress)
@@ -107,7 +107,9 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
                 said = answers(target.logits(target.prepare(in_bounds.stored(x))), target.bins)
                 same[start : start + batch] &= ~left(said, of_seeds(seeds)[start : start + batch], targets[0].tolerance)
     if not same.any():
-        raise BadInput(f"the targets agree on none of the {len(same)} seeds: are their classes in the same order?")
+        raise BadInput(
+            "empty", "seeds", f"the targets agree on none of the {len(same)} seeds: are their classes in the same order?"
+        )
     return seeds.take(np.flatnonzero(same)), int((~same).sum())
 
 
@@ -121,13 +123,17 @@ def check_targets(targets: Sequence[Target], method: Method, source: Source) -> 
     methods = registry.entries("differential").items()
     others = " or ".join(name for name, entry in methods if getattr(entry.make, "several", None) is not method.several)
     if method.several and len(targets) < 2:
-        raise BadInput(f"{method.name} compares targets: give two or more (for a single one use {others}).")
+        raise BadInput("too-few", "targets", f"{method.name} compares targets: give two or more (for a single one use {others}).")
     if not method.several and len(targets) > 1:
-        raise BadInput(f"{method.name} tests a single target, {len(targets)} were given: use {others} to compare them.")
+        raise BadInput(
+            "conflict",
+            "targets",
+            f"{method.name} tests a single target, {len(targets)} were given: use {others} to compare them.",
+        )
     shapes = {t.spec: t.shape for t in targets if t.shape is not None}
     if len(set(shapes.values())) > 1:
         sizes = ", ".join(f"{spec} takes {'x'.join(map(str, shape))}" for spec, shape in shapes.items())
-        raise BadInput(f"targets: {sizes}. Differential testing needs inputs of one size.")
+        raise BadInput("wrong-shape", "targets", f"targets: {sizes}. Differential testing needs inputs of one size.")
     classes = [fit(targets[0], source)]
     few = to_unit(targets[0].prepare(source.read(np.arange(min(4, len(source))))), targets[0].bounds)
     for target in targets[1:]:
@@ -135,10 +141,14 @@ def check_targets(targets: Sequence[Target], method: Method, source: Source) -> 
         classes.append(target.check_outputs(from_unit(few.to(target.device), target.bounds)))
     if len(set(classes)) > 1:
         numbers = ", ".join(f"{target.spec} has {n}" for target, n in zip(targets, classes, strict=True))
-        raise BadInput(f"targets: {numbers} classes. Differential testing needs equal ones.")
+        raise BadInput("wrong-count", "classes", f"targets: {numbers} classes. Differential testing needs equal ones.")
     names = {target.classes for target in targets if target.classes is not None}
     if len(names) > 1:
-        raise BadInput(f"targets: {targets[0].spec} and the others name different classes: what would it mean that they differ?")
+        raise BadInput(
+            "conflict",
+            "classes",
+            f"targets: {targets[0].spec} and the others name different classes: what would it mean that they differ?",
+        )
 
 
 @dataclass(eq=False, kw_only=True)

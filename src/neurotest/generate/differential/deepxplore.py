@@ -55,7 +55,9 @@ def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -
 def check_shape(constraint: str, shape: tuple[int, ...]) -> None:
     if constraint in SIDES and len(shape) != 3:
         raise BadInput(
-            f"constraint={constraint!r} needs images (channels, height, width), not inputs of shape {shape}: use light or free."
+            "unsuitable",
+            "constraint",
+            f"constraint={constraint!r} needs images (channels, height, width), not inputs of shape {shape}: use light or free.",
         )
 
 
@@ -111,12 +113,16 @@ class DeepXplore(Method):
         check_shape(self.constraint, shape)
         if sound and self.constraint == "light":
             raise BadInput(
-                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001."
+                "unsuitable",
+                "light",
+                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001.",
             )
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
         if self.push is not None and self.push >= len(ensemble):
-            raise BadInput(f"push={self.push}: there are {len(ensemble)} targets, the last is {len(ensemble) - 1}.")
+            raise BadInput(
+                "out-of-range", "push", f"push={self.push}: there are {len(ensemble)} targets, the last is {len(ensemble) - 1}."
+            )
         return _Search(self, ensemble, random)
 
 

@@ -117,7 +117,11 @@ class DLFuzz(Method):
     def __post_init__(self) -> None:
         for part in str(self.strategy).split("+"):
             if part not in STRATEGIES:
-                raise BadInput(f"strategy={self.strategy!r}: expected {', '.join(STRATEGIES)}, or several joined by +.")
+                raise BadInput(
+                    "out-of-range",
+                    "strategy",
+                    f"strategy={self.strategy!r}: expected {', '.join(STRATEGIES)}, or several joined by +.",
+                )
         super().__post_init__()
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:

@@ -204,7 +204,7 @@ class Ensemble(Passes):
             with torch.enable_grad():
                 gradient = gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
             if gradient is not None and not bool(gradient.isfinite().all()):
-                raise BadInput(f"{target.spec}: {NOT_FINITE}")
+                raise BadInput("not-finite", "gradient", f"{target.spec}: {NOT_FINITE}")
             if gradient is None or not bool(gradient.any()):
                 specs.append(str(target.spec))
         return tuple(specs)

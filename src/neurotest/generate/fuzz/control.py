@@ -82,7 +82,9 @@ class Control:
         lineages = [(int(number), int(root), chains.read(chain)) for number, root, chain in plain["entries"]]
         seeds, space = self.fuzzer.seeds, self.fuzzer.settings.mutations
         if any(not 0 <= root < len(seeds) for _, root, _ in lineages):
-            raise BadInput("the snapshot of the control names seeds that are not there: the run is damaged.")
+            raise BadInput(
+                "damaged", "control", "the snapshot of the control names seeds that are not there: the run is damaged."
+            )
         once = [tuple(step for step in chain if space.find(step.operator).once) for _, _, chain in lineages]
         images = self._replay([(root, chain) for _, root, chain in lineages])
         references = self._replay([(root, chain) for (_, root, _), chain in zip(lineages, once, strict=True)])

@@ -374,9 +374,9 @@ def build_guide(guide: str | Guide | Criterion, *, layers: str | None = None, ne
     guides = registry.names("guide")
     if name not in guides | registry.names("criterion"):
         allowed = [*registry.entries("guide"), *registry.entries("criterion")]
-        raise BadInput(f"unknown guide {name!r}. {near(name, allowed)}")
+        raise BadInput("unknown-name", "guide", f"unknown guide {name!r}. {near(name, allowed)}")
     method = registry.build("guide" if name in guides else "criterion", guide)
     if name in guides and not {f.name for f in dataclasses.fields(method)} >= options.keys():
-        raise BadInput(f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
+        raise BadInput("conflict", "layers", f"the guide {name} takes no --layers or --neuron: they belong to coverage criteria.")
     method = dataclasses.replace(method, **options) if options else method
     return method if isinstance(method, Guide) else CoverageGuide(criterion=method, name=guide)

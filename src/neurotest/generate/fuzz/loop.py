@@ -39,8 +39,10 @@ def check_valid(tally: Tally) -> None:
     """Refuse mutations of which none is valid."""
     if not tally.tested and tally.iterations >= MOST_BARREN:
         raise BadInput(
+            "empty",
+            "validity",
             f"no valid mutant in {tally.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
-            "other --mutations."
+            "other --mutations.",
         )
 
 
@@ -61,7 +63,11 @@ class Fuzzer:
         self.seen = Seen(int(content, 16) for content in seeds.contents.tolist())
         planner = guide.planner
         if budget.until_dry is not None and planner is None:
-            raise BadInput("until_dry: this guide does not say what it expects: take --guide goals, or another budget.")
+            raise BadInput(
+                "unsuitable",
+                "until_dry",
+                "until_dry: this guide does not say what it expects: take --guide goals, or another budget.",
+            )
         self.schedule: Schedule = TurnSchedule(self, purpose) if planner is None else PlanSchedule(self, planner)
         self._probe = Probe(target, *guide.wants)
 

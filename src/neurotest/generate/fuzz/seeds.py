@@ -120,7 +120,9 @@ def choose_seeds(
     labels = source.labels
     if labels is None and oracles.needs_labels:
         raise BadInput(
-            f"{source.what} has no labels, and the oracle `label` needs them: give labelled seeds, or --oracle metamorphic."
+            "no-labels",
+            "seeds",
+            f"{source.what} has no labels, and the oracle `label` needs them: give labelled seeds, or --oracle metamorphic.",
         )
     check_labels(source, classes)
     filled = np.full(len(source), -1, dtype=np.int64) if labels is None else labels
@@ -138,8 +140,10 @@ def choose_seeds(
     kept = np.arange(len(source)) if keep_wrong else np.flatnonzero(~np.concatenate(wrong))
     if not len(kept):
         raise BadInput(
+            "empty",
+            "seeds",
             f"none of the {len(source)} seeds of {source.what} is classified correctly: check labels, bounds and preprocessing "
-            "(`neurotest doctor TARGET DATA`), or start from wrong seeds with --keep-wrong."
+            "(`neurotest doctor TARGET DATA`), or start from wrong seeds with --keep-wrong.",
         )
     values = np.concatenate(logits)[kept]
     finite = np.where(np.isfinite(values).all(1), values.argmax(1), -1)

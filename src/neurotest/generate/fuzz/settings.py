@@ -72,7 +72,9 @@ class Budget:
             number("until_dry", self.until_dry, "new goals in 1,000 forward passes, for example 5", above=0)
         if not self.to_dict():
             raise BadInput(
-                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry."
+                "missing",
+                "budget",
+                "budget: none was given. Say --iterations, --forwards, --seconds, --max-outputs, --faults or --until-dry.",
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def attack(
 
         return go_on(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:
-        raise BadInput("attack needs a target and seeds (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "target", "attack needs a target and seeds (or resume=RUN to go on with a run).")
     method: Attack = with_options("attack", attack or "pgd", options)
     chosen = new_settings(settings, batch=BATCH)
     return carry_out(_Attack.begin(open_target(target), seeds, method, regulariser, chosen), out, progress)
@@ -101,7 +101,11 @@ def _diversity(
     else:
         regulariser = Diversity(weight=diversity or 0.0, **changes)
     if changes and regulariser.weight == 0:
-        raise BadInput(f"{', '.join(changes)}: options of the regulariser, whose weight is 0: pass a diversity above 0 too.")
+        raise BadInput(
+            "conflict",
+            "diversity",
+            f"{', '.join(changes)}: options of the regulariser, whose weight is 0: pass a diversity above 0 too.",
+        )
     return regulariser if regulariser.weight > 0 else None
 
 
@@ -119,7 +123,9 @@ class _Attack(Batches[AttackResult]):
         if diversity is not None and not method.regularised:
             others = [name for name, entry in registry.entries("attack").items() if getattr(entry.make, "regularised", False)]
             raise BadInput(
-                f"diversity={diversity.weight:g}: {method.name} cannot use the regulariser; use {' or '.join(others)}."
+                "unsuitable",
+                "diversity",
+                f"diversity={diversity.weight:g}: {method.name} cannot use the regulariser; use {' or '.join(others)}.",
             )
         source = open_data(target, seeds, limit=settings["limit"])
         chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])

@@ -120,7 +120,9 @@ class Diversity(Settings):
         if self.reduce is not None:
             one_of("reduce", self.reduce, ("suite", "instance", "batch"))
         if self.attack_first and self.coupled:
-            raise BadInput("attack_first=True needs reduce='instance': a batch as a whole does not fail.")
+            raise BadInput(
+                "conflict", "attack_first", "attack_first=True needs reduce='instance': a batch as a whole does not fail."
+            )
 
     @property
     def coupled(self) -> bool:

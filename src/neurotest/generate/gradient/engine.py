@@ -41,10 +41,10 @@ class Passes:
         self.backwards += len(u) * len(self.targets)
         gradient = gradient_of(objective, u, keep=keep)
         if gradient is None:
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         size = gradient.flatten(1).abs().amax(1)
         if not bool(size.isfinite().all()):
-            raise BadInput(NOT_FINITE)
+            raise BadInput("not-finite", "gradient", NOT_FINITE)
         if first:
             self.starts += len(u)
             self.flat += int((size == 0).sum())
@@ -53,7 +53,7 @@ class Passes:
     def refuse_flat(self, *, last: bool = True) -> None:
         """Refuse targets whose gradient was zero at every input so far; before the last batch a few are not enough."""
         if self.flat == self.starts and self.starts >= (1 if last else ENOUGH):
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
 
     def counts(self) -> NDArray[np.int64]:
         """All counters, for `restore`."""

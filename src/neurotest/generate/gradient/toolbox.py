@@ -52,7 +52,7 @@ class _CountedTarget(nn.Module):
     def _check(self, gradient: Tensor) -> None:
         self.engine.backwards += len(gradient)
         if not bool(gradient.isfinite().all()):
-            raise BadInput(NOT_FINITE)
+            raise BadInput("not-finite", "gradient", NOT_FINITE)
 
 
 @contextmanager
@@ -80,7 +80,11 @@ class _Toolbox(Attack):
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         if y.is_floating_point():
-            raise BadInput(f"{self.name} needs classes, and the target predicts a quantity: use pgd, bim, fgsm or cw.")
+            raise BadInput(
+                "unsuitable",
+                "outputs",
+                f"{self.name} needs classes, and the target predicts a quantity: use pgd, bim, fgsm or cw.",
+            )
         estimators, evasion = _modules(self.name)
         engine.gradient(seed, y, first=True)  # one of our own, so that a target with zero gradients is refused
         with torch.no_grad():
@@ -94,7 +98,7 @@ class _Toolbox(Attack):
             try:
                 moved = self.build(evasion, classifier, len(seed)).generate(seed.cpu().numpy(), y=self._labels(y, classes))
             except ImportError as error:  # AutoAttack wants a package that the toolbox does not ask for
-                raise BadInput(MISSING.format(name=f"{self.name} ({error.name})")) from error
+                raise BadInput("not-installed", self.name, MISSING.format(name=f"{self.name} ({error.name})")) from error
         result = torch.from_numpy(np.asarray(moved, dtype=np.float32)).to(seed)
         return torch.where(result.isfinite(), result, seed).clamp(0, 1)
 
@@ -113,7 +117,7 @@ def _modules(name: str) -> tuple[Any, Any]:
         import art.attacks.evasion as evasion
         import art.estimators.classification as estimators
     except ImportError as error:
-        raise BadInput(MISSING.format(name=name)) from error
+        raise BadInput("not-installed", name, MISSING.format(name=name)) from error
     return estimators, evasion
 
 

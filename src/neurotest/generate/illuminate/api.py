@@ -129,7 +129,7 @@ def illuminate(
 
         return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
-        raise BadInput("illuminate needs a target and seeds (or resume=RUN to go on with a run).")
+        raise BadInput("missing", "target", "illuminate needs a target and seeds (or resume=RUN to go on with a run).")
     chosen = new_settings(settings, forwards=_budget(FORWARDS if forwards is None else forwards))
     generator: Illuminate = with_options("generator", method or "illuminate", options)
     return carry_out(_Illumination.begin(open_target(target), seeds, generator, chosen), out, progress)

@@ -131,11 +131,17 @@ class Illuminate(Settings):
         super().__post_init__()
         names = [way.name for way in WAYS]
         if self.changes != "all" and any(part not in names for part in str(self.changes).split("+")):
-            raise BadInput(f"changes={self.changes!r}: expected all, or some of {', '.join(names)} joined by +.")
+            raise BadInput(
+                "out-of-range", "changes", f"changes={self.changes!r}: expected all, or some of {', '.join(names)} joined by +."
+            )
 
     def ways(self, shape: tuple[int, ...]) -> tuple[Change, ...]:
         """The chosen ways that inputs of this shape allow."""
         chosen = tuple(way for way in ways(shape) if self.changes == "all" or way.name in self.changes.split("+"))
         if not chosen:
-            raise BadInput(f"changes={self.changes!r}: inputs of shape {shape} are no images of 8 x 8 or more; use noise.")
+            raise BadInput(
+                "unsuitable",
+                "changes",
+                f"changes={self.changes!r}: inputs of shape {shape} are no images of 8 x 8 or more; use noise.",
+            )
         return chosen

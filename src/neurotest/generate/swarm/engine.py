@@ -222,7 +222,11 @@ class Swarm:
         """Whether the change can be made of tones: sound, in a ball that is a sphere."""
         sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
         if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
-            raise BadInput(f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.")
+            raise BadInput(
+                "unsuitable",
+                "moves",
+                f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.",
+            )
         return sound and self.ball.round
 
     def _reach(self) -> tuple[Footprint | Reach | None, int]:
@@ -233,7 +237,9 @@ class Swarm:
         reach = self._measured(sound and settings.moves != "lattice")
         if reach is None and settings.moves in NEEDED:
             raise BadInput(
-                f"moves={settings.moves!r}: it needs the fitness excitability (value=sum), and {NEEDED[settings.moves]}"
+                "conflict",
+                "moves",
+                f"moves={settings.moves!r}: it needs the fitness excitability (value=sum), and {NEEDED[settings.moves]}",
             )
         if reach is None:
             return None, 0

@@ -107,7 +107,7 @@ class ByWeights(Measure):
         self.base = [torch.zeros_like(weight) for weight in self.weights]
         self.reweigh(problem.seeds, torch.arange(n, device=device))
         if not any(bool(weight.any()) for weight in self.weights):
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
         parts = zip(layers, self.weights, self.base, strict=True)
         dead = [layer.name for layer, weight, base in parts if not bool(weight.any()) or not bool(base.any())]
         if dead:
@@ -137,7 +137,7 @@ class ByWeights(Measure):
                 base[rows] = tensors[layer.name].detach()
                 weight[rows] = 0.0 if gradient is None else gradient.detach()
                 if gradient is not None and not bool(gradient.isfinite().all()):
-                    raise BadInput(NOT_FINITE)
+                    raise BadInput("not-finite", "gradient", NOT_FINITE)
         self.forwards += len(u)
         self.backwards += len(u)
         return 3
@@ -180,7 +180,7 @@ class ByParticle(Measure):
         self.forwards += len(problem.seeds)
         self.backwards += len(problem.seeds)
         if not bool((self.base != 0).any()):
-            raise BadInput(ZERO_GRADIENT)
+            raise BadInput("no-gradient", "zero", ZERO_GRADIENT)
 
     def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:
         with self.mask_gradient:

@@ -75,7 +75,11 @@ class Sensitivity(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.answers and self.scale != "raw":
-            raise BadInput(f"answers=true with scale={self.scale}: class probabilities are compared as they are; say scale=raw.")
+            raise BadInput(
+                "conflict",
+                "answers",
+                f"answers=true with scale={self.scale}: class probabilities are compared as they are; say scale=raw.",
+            )
 
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers or self.layers
@@ -114,7 +118,9 @@ class SensitivityMeasure(Measure):
             std = values.std(0) if len(values) > 1 else values.abs()[0]
         dead = int((std <= 1e-12).sum())
         if dead == len(std):
-            raise BadInput("no neuron of these layers ever changes: the layers are dead; choose others with --layers.")
+            raise BadInput(
+                "empty", "layers", "no neuron of these layers ever changes: the layers are dead; choose others with --layers."
+            )
         if dead:
             self.notes.append(f"{dead} of {len(std)} neurons never change on the data that sets their spread: they count as 0.")
         return torch.where(std > 1e-12, 1 / std.clamp_min(1e-12), 0.0)

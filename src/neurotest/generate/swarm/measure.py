@@ -79,7 +79,7 @@ class Measure(ABC):
         with torch.inference_mode():
             logits = problem.target.logits(from_unit(few, problem.target.bounds))
             if all(torch.equal(logits, problem.target.logits(from_unit(u, problem.target.bounds))) for u in noisy):
-                raise BadInput(CONSTANT)
+                raise BadInput("unsuitable", "constant", CONSTANT)
         return int(logits.shape[1])
 
     def __enter__(self) -> Self:

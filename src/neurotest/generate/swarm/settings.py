@@ -51,11 +51,19 @@ class Settings(checks.Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.evaluations is None and self.iterations is None:
-            raise BadInput("budget: none was given. Say --evaluations or --iterations.")
+            raise BadInput("missing", "budget", "budget: none was given. Say --evaluations or --iterations.")
         if self.norm == "linf" and self.radius > 1:
-            raise BadInput(f"radius={self.radius:g}: beyond the input range; linf takes a share above 0 and at most 1.")
+            raise BadInput(
+                "out-of-range",
+                "radius",
+                f"radius={self.radius:g}: beyond the input range; linf takes a share above 0 and at most 1.",
+            )
         if len(self.inertia) != 2:
-            raise BadInput(f"inertia={self.inertia!r}: expected two numbers >= 0, first and last (0.4 and 0.9 in the papers).")
+            raise BadInput(
+                "out-of-range",
+                "inertia",
+                f"inertia={self.inertia!r}: expected two numbers >= 0, first and last (0.4 and 0.9 in the papers).",
+            )
         for weight in self.inertia:
             number("inertia", weight, "first and last, 0.4 and 0.9 in the papers", least=0)
 
@@ -63,9 +71,17 @@ class Settings(checks.Settings):
         """An L2 radius may not be longer than the diagonal of the input range."""
         longest = math.sqrt(math.prod(shape))
         if self.norm == "snr" and len(shape) > 2:
-            raise BadInput(f"norm=snr: decibels are for sound (samples,) or (1, samples), not for inputs of shape {shape}.")
+            raise BadInput(
+                "unsuitable",
+                "norm",
+                f"norm=snr: decibels are for sound (samples,) or (1, samples), not for inputs of shape {shape}.",
+            )
         if self.norm == "l2" and self.radius > longest:
-            raise BadInput(f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.")
+            raise BadInput(
+                "out-of-range",
+                "radius",
+                f"radius={self.radius:g}: beyond the input range; l2 takes at most {longest:.4g} for this input.",
+            )
 
 
 # What the papers and the published code say, where they say it. The papers' swarms know no ball and no largest velocity; the ball

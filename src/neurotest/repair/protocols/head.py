@@ -92,8 +92,10 @@ def last_layer(target: Target, module: nn.Module) -> nn.Linear:
     last = module.get_submodule(layer.module)
     if layer.function or not isinstance(last, nn.Linear) or target.outputs != "logits" or not _gives_logits(target, last):
         raise BadInput(
+            "unsuitable",
+            "head",
             f"head: {target.spec} does not end in a dense layer that gives one logit per class, so nothing can be folded into "
-            "it: use the protocol interpolated."
+            "it: use the protocol interpolated.",
         )
     return last
 

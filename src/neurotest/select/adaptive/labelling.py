@@ -41,7 +41,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
                 if before is not None and before != number:
                     words = [_word(one, [*(names or ())]) for one in (number, before)]
                     clash = f"input {position} is labelled {words[0]}, but {run.path} has {words[1]} for it"
-                    raise BadInput(f"{file}: {clash}: keep one, or say --replace. Nothing was added.")
+                    raise BadInput("conflict", "label", f"{file}: {clash}: keep one, or say --replace. Nothing was added.")
                 if stored.get(position) == number:
                     known += 1
                 else:
@@ -74,7 +74,9 @@ def _places(key: Key, inputs: Inputs, proposed: set[int], left_out: set[str], fi
         if isinstance(key, str) or key in proposed:
             return places
         raise BadInput(
-            f"{file}: position {key} is unknown, this run never proposed it: the file is of another run. Nothing was added."
+            "not-found",
+            "position",
+            f"{file}: position {key} is unknown, this run never proposed it: the file is of another run. Nothing was added.",
         )
     if isinstance(key, int):
         why = f"position {key} is unknown, the pool has {inputs.count} inputs"
@@ -82,7 +84,7 @@ def _places(key: Key, inputs: Inputs, proposed: set[int], left_out: set[str], fi
         return []
     else:
         why = f"no input of {run.path} has this content or file name: {key}"
-    raise BadInput(f"{file}: {why}: the file is of another run. Nothing was added.")
+    raise BadInput("not-found", "inputs", f"{file}: {why}: the file is of another run. Nothing was added.")
 
 
 def undo(path: str | Path, which: str | None = None, by: str = "") -> Entry:
@@ -91,7 +93,7 @@ def undo(path: str | Path, which: str | None = None, by: str = "") -> Entry:
         rounds_of(run)
         rows = run.last_labels() if which is None else _of_input(run, which)
         if not rows:
-            raise BadInput(f"{run.path} has no label to take back{'' if which is None else f' for {which}'}.")
+            raise BadInput("empty", "labels", f"{run.path} has no label to take back{'' if which is None else f' for {which}'}.")
         run.undo_labels((row.n for row in rows), by)
         now = {row.position: row for row in run.labels()}
         about = {"run": str(run.path), "undone": len(rows), "labels": len(now)}
@@ -102,7 +104,9 @@ def _of_input(run: Run, which: str) -> list[LabelRow]:
     key: Key = int(which) if which.isdecimal() and len(which) < 10 else which
     inputs = inputs_of(run)
     if not (places := inputs.find(key) or inputs.find(which)):
-        raise BadInput(f"{run.path} has no input {which!r}: give its position, the name of its file, or its content.")
+        raise BadInput(
+            "not-found", "input", f"{run.path} has no input {which!r}: give its position, the name of its file, or its content."
+        )
     return [row for row in run.labels() if row.position in places]
 
 

@@ -62,9 +62,9 @@ class Loop:
         """
         left = np.setdiff1d(self.left, np.asarray(without, dtype=np.int64)) if len(without) else self.left
         if n < 1:
-            raise BadInput(f"n={n}: expected an integer >= 1.")
+            raise BadInput("out-of-range", "n", f"n={n}: expected an integer >= 1.")
         if not len(left):
-            raise BadInput("every candidate of the pool has a label: there is nothing left to propose.")
+            raise BadInput("empty", "pool", "every candidate of the pool has a label: there is nothing left to propose.")
         n = min(n, len(left))
         drawn = self._draw(left, n)
         free = np.setdiff1d(left, drawn)
@@ -104,20 +104,32 @@ class Loop:
     def _check(self, where: np.ndarray, labels: np.ndarray) -> None:
         n, classes = len(self.outputs), self.outputs.count
         if len(where) != len(labels):
-            raise BadInput(f"{len(where)} indices, but {len(labels)} labels: expected one label per index.")
+            raise BadInput(
+                "wrong-count", "labels", f"{len(where)} indices, but {len(labels)} labels: expected one label per index."
+            )
         if not len(where):
             return
         if not (np.issubdtype(where.dtype, np.integer) and np.issubdtype(labels.dtype, np.integer)):
-            raise BadInput("indices and labels are integers: positions in the pool and class numbers.")
+            raise BadInput("wrong-type", "labels", "indices and labels are integers: positions in the pool and class numbers.")
         if where.min() < 0 or where.max() >= n:
-            raise BadInput(f"index {int(where.max() if where.max() >= n else where.min())} is not in the pool: 0 to {n - 1}.")
+            raise BadInput(
+                "out-of-range",
+                "index",
+                f"index {int(where.max() if where.max() >= n else where.min())} is not in the pool: 0 to {n - 1}.",
+            )
         if labels.min() < UNCLEAR or labels.max() >= classes:
-            raise BadInput(f"label {int(labels.max())}: the target has {classes} classes, 0 to {classes - 1} (-1: cannot tell).")
+            raise BadInput(
+                "out-of-range",
+                "label",
+                f"label {int(labels.max())}: the target has {classes} classes, 0 to {classes - 1} (-1: cannot tell).",
+            )
         new: dict[int, int] = {}
         for position, label in zip(where.tolist(), labels.tolist(), strict=True):
             before = new.get(position, self.labels.get(position))
             if before is not None and before != label:
-                raise BadInput(f"input {position} has label {before} already, and now {label}: keep one of the two.")
+                raise BadInput(
+                    "conflict", "label", f"input {position} has label {before} already, and now {label}: keep one of the two."
+                )
             new[position] = label
 
     @property

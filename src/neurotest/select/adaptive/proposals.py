@@ -19,12 +19,14 @@ def rounds_of(run: Run) -> list[Entry]:
     """The proposals there were, the newest last."""
     if ROUNDS not in run:
         raise BadInput(
+            "wrong-run",
+            "",
             f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
-            "--out RUN` on a pool without labels."
+            "--out RUN` on a pool without labels.",
         )
     first, later = run[ROUNDS], run.rounds()
     rounds = [*first, *later] if isinstance(first, list) else None
     needed = {"ranking", "positions", "said"}
     if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
-        raise BadInput(f"{run.path}: its rounds cannot be read; the run is damaged.")
+        raise BadInput("damaged", "rounds", f"{run.path}: its rounds cannot be read; the run is damaged.")
     return rounds

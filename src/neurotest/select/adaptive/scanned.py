@@ -38,7 +38,7 @@ class Scanned:
     def of(cls, pool: Pool, wanted: str | None, ridge: float) -> Scanned:
         """One for all methods of a selection that want the same."""
         if pool.target.bins is not None:
-            raise BadInput(NO_PROBABILITIES)
+            raise BadInput("unsuitable", "outputs", NO_PROBABILITIES)
         key = ("adaptive", _mode(pool, wanted)[0], ridge)
         if key not in pool.shared:
             pool.shared[key] = cls(pool, wanted, ridge)

@@ -120,7 +120,7 @@ def _check(run: Run, batches: list[Entry], labels: Mapping[int, int], inputs: in
         fitting = fitting and all(_numbers(said) and len(said) in (0, experts) for said in batch["said"])
         fitting = fitting and _numbers([one for name in FACED if (one := batch.get(name)) is not None])
     if not fitting:
-        raise BadInput(f"{run.path}: its rounds or labels do not fit its inputs; the run is damaged.")
+        raise BadInput("damaged", "rounds", f"{run.path}: its rounds or labels do not fit its inputs; the run is damaged.")
 
 
 def _places(positions: Any, inputs: int) -> bool:
@@ -145,7 +145,9 @@ def _prior(run: Run, head: np.ndarray) -> Prior:
             bool(entry["trained"]),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError):
-        raise BadInput(f"{run.path}: what was learned before the first label cannot be read; the run is damaged.") from None
+        raise BadInput(
+            "damaged", "prior", f"{run.path}: what was learned before the first label cannot be read; the run is damaged."
+        ) from None
 
 
 def facts_of(run: Run) -> tuple[Facts, np.ndarray | None]:
@@ -157,10 +159,10 @@ def facts_of(run: Run) -> tuple[Facts, np.ndarray | None]:
     try:
         facts = Facts(**arrays)
     except TypeError:
-        raise BadInput(f"{file} does not hold a scan: the run is damaged.") from None
+        raise BadInput("damaged", "scan", f"{file} does not hold a scan: the run is damaged.") from None
     rows = [facts.features, facts.logits, *([] if facts.classes is None else [facts.classes])]
     fitting = all(a.ndim == 2 and len(a) == len(run.inputs()) for a in rows)
     fitting = fitting and (facts.classes is None) == (facts.embedding is None) and _usable(facts, head)
     if not fitting or (head is not None and head.shape != (facts.features.shape[1] + 1, facts.outputs.rank)):
-        raise BadInput(f"{file} does not fit the inputs of the run: the run is damaged.")
+        raise BadInput("damaged", "scan", f"{file} does not fit the inputs of the run: the run is damaged.")
     return facts, head

@@ -64,7 +64,9 @@ def prepare(target: AnyTarget, data: AnyData | None, method: Any, layers: Layers
     """A describer, and what it works on: the settings are those of `material`."""
     describer = registry.build("describer", method)
     if not isinstance(describer, Describer):
-        raise BadInput(f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer.")
+        raise BadInput(
+            "wrong-type", "method", f"{method!r} is no describer: give a name of `neurotest list describer` or a Describer."
+        )
     loaded = open_target(target)
     own = getattr(describer, "own_layers", None)
     if layers is None and own is not None:  # a table speaks of certain layers

@@ -125,7 +125,7 @@ class Attributes(checks.Settings, Describer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
-            raise BadInput("selective, iou and quantile lie between 0 and 1.")
+            raise BadInput("out-of-range", "selective", "selective, iou and quantile lie between 0 and 1.")
 
     def describe(self, material: Material) -> Iterator[Description]:
         for layer, dissection in self.dissect(material).items():
@@ -139,8 +139,10 @@ class Attributes(checks.Settings, Describer):
         other = tuple(layer for layer in material.layers if layer not in mapped)
         if self.measure == "maps" and other:
             raise BadInput(
+                "unsuitable",
+                "measure",
                 f"layer {other[0].name!r} has no spatial maps (its neurons give one number per input), which measure=maps "
-                "needs: choose other --layers, or measure=auto."
+                "needs: choose other --layers, or measure=auto.",
             )
         dissections = {**_dissect(self, material, mapped, whole=False), **_dissect(self, material, other, whole=True)}
         return {layer.name: dissections[layer.name] for layer in material.layers}

@@ -52,7 +52,9 @@ class ClipDissect(checks.Settings, Describer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.sharpness > 0 or not self.weight >= 0:
-            raise BadInput(f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0.")
+            raise BadInput(
+                "out-of-range", "sharpness", f"sharpness={self.sharpness}, weight={self.weight}: expected numbers above 0."
+            )
 
     @property
     def signature(self) -> str:
@@ -62,11 +64,19 @@ class ClipDissect(checks.Settings, Describer):
         vocabulary = words(self.words)
         images, texts = embeddings(self.images, "images"), embeddings(self.texts, "texts")
         if len(images) != len(source := material.source):
-            raise BadInput(f"{self.images} has {len(images)} embeddings for {len(source)} inputs of {source.what}.")
+            raise BadInput(
+                "wrong-count", "images", f"{self.images} has {len(images)} embeddings for {len(source)} inputs of {source.what}."
+            )
         if len(texts) != len(vocabulary):
-            raise BadInput(f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}.")
+            raise BadInput(
+                "wrong-count", "texts", f"{self.texts} has {len(texts)} embeddings for {len(vocabulary)} words of {self.words}."
+            )
         if images.shape[1] != texts.shape[1]:
-            raise BadInput(f"images have {images.shape[1]} dimensions, texts {texts.shape[1]}: they must come from one encoder.")
+            raise BadInput(
+                "conflict",
+                "embeddings",
+                f"images have {images.shape[1]} dimensions, texts {texts.shape[1]}: they must come from one encoder.",
+            )
         exemplars = Exemplars(material.layers, min(self.top, len(images)), samples=1, pool="mean")
         scan(material.target, material.source, [exemplars], batch=material.safe_batch(), progress=material.progress)
         similarity = images @ texts.T
@@ -101,11 +111,11 @@ def embeddings(file: str, what: str) -> Floats:
     """Embeddings (n, d) of length 1 each."""
     vectors = read_npy(user_path(file, f"{what}={file}"), f"{what}={file}")
     if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind != "f":
-        raise BadInput(f"{what}={file}: expected a .npy with one embedding per row, floating point.")
+        raise BadInput("wrong-type", what, f"{what}={file}: expected a .npy with one embedding per row, floating point.")
     vectors = vectors.astype(np.float64)
     length = np.linalg.norm(vectors, axis=1, keepdims=True)
     if not (usable := np.isfinite(length[:, 0]) & (length[:, 0] > 0)).all():
-        raise BadInput(f"{what}={file}: row {int(np.argmin(usable))} is zero or not finite.")
+        raise BadInput("not-finite", what, f"{what}={file}: row {int(np.argmin(usable))} is zero or not finite.")
     return vectors / length  # type: ignore[no-any-return]
 
 
@@ -114,7 +124,7 @@ def words(file: str) -> list[str]:
     text = read_text(user_path(file, f"words={file}"), "a file with one word per line")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
-        raise BadInput(f"words={file} is empty: expected one word per line.")
+        raise BadInput("empty", "words", f"words={file} is empty: expected one word per line.")
     if twice := [line for number, line in enumerate(lines) if line in lines[:number]]:
-        raise BadInput(f"words={file}: {twice[0]!r} stands twice; give each word once.")
+        raise BadInput("duplicate", "words", f"words={file}: {twice[0]!r} stands twice; give each word once.")
     return lines

@@ -50,13 +50,23 @@ class Concepts(checks.Settings, Describer):
     def source(self, material: Material) -> Source:
         spec, source = self.spec, read_data(self.spec, shape=material.shape)
         if source.labels is None or source.classes is None:
-            raise BadInput(f"concepts: {spec} names no concepts: give a folder with one sub-folder of images per concept.")
+            raise BadInput(
+                "missing",
+                "concepts",
+                f"concepts: {spec} names no concepts: give a folder with one sub-folder of images per concept.",
+            )
         counts = np.bincount(source.labels, minlength=len(source.classes))
         if len(source.classes) < 2 and material.data is None:
-            raise BadInput(f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.")
+            raise BadInput(
+                "too-few",
+                "concepts",
+                f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.",
+            )
         for name, count in zip(source.classes, counts, strict=True):
             if count < LEAST:
-                raise BadInput(f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed.")
+                raise BadInput(
+                    "too-few", "images", f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed."
+                )
         return source
 
     @property

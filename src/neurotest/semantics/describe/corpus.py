@@ -159,7 +159,7 @@ def class_pairs(annotate: Annotator, spec: str, shape: tuple[int, ...], n: int, 
     classes in order of their shares, as a class profile would."""
     source = read_data(spec, shape=shape, limit=most)
     if source.labels is None or source.classes is None:
-        raise BadInput(f"corpus={spec}: needs labels and class names to learn from.")
+        raise BadInput("no-labels", "corpus", f"corpus={spec}: needs labels and class names to learn from.")
     random = rng.stream("semantics.corpus.classes", seed)
     x = torch.from_numpy(source.read(np.arange(len(source)))).float() / (255 if source.dtype == np.uint8 else 1)
     whole = annotate(x, torch.ones(len(x), *shape[1:]))
@@ -198,12 +198,14 @@ def annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Se
     summaries: dict[tuple[str, int], list[str]] = {}
     for line, row in enumerate(read_rows(root / "annotations.csv", ("layer", "unit", "summary")), start=2):
         if not row["unit"].strip().isdecimal():
-            raise BadInput(f"{root}/annotations.csv, line {line}: unit {row['unit']!r} is no number.")
+            raise BadInput("wrong-type", "unit", f"{root}/annotations.csv, line {line}: unit {row['unit']!r} is no number.")
         summaries.setdefault((row["layer"], int(row["unit"])), []).append(row["summary"])
     for layer in dict.fromkeys(layer for layer, _ in summaries):
         images, masks = (_array(root / layer / f"{name}.npy") for name in ("images", "masks"))
         if images.ndim != 5 or masks.ndim != 5 or images.shape[:2] + images.shape[3:] != masks.shape[:2] + masks.shape[3:]:
-            raise BadInput(f"{root}/{layer}: images {images.shape} and masks {masks.shape} do not belong together.")
+            raise BadInput(
+                "wrong-count", "images", f"{root}/{layer}: images {images.shape} and masks {masks.shape} do not belong together."
+            )
         file = root / layer / "units.npy"
         units = _array(file).tolist() if file.is_file() else range(len(images))
         for row_number, unit in enumerate(units):
@@ -225,5 +227,5 @@ def annotated_pairs(annotate: Annotator, folder: str | Path, k: int) -> Pairs:
         vectors += [vector] * len(summaries)
         texts += summaries
     if not vectors:
-        raise BadInput(f"{folder}: no annotated neuron has images: expected the layout of MILANNOTATIONS.")
+        raise BadInput("empty", "folder", f"{folder}: no annotated neuron has images: expected the layout of MILANNOTATIONS.")
     return Pairs(torch.stack(vectors), tuple(texts))

@@ -51,7 +51,11 @@ class Imported(Describer):
         for row in rows:
             check_neuron(row.layer, row.neuron, counts, self.file)
         if lacking := [name for name in material.sizes if name not in counts]:
-            raise BadInput(f"{self.file} has no descriptions of layer {lacking[0]!r}: choose --layers of {', '.join(counts)}.")
+            raise BadInput(
+                "not-found",
+                "layers",
+                f"{self.file} has no descriptions of layer {lacking[0]!r}: choose --layers of {', '.join(counts)}.",
+            )
         first = {(row.layer, row.neuron): row for row in reversed(rows)}  # of several descriptions of a neuron
         yield from (row for row in rows if row.layer in material.sizes and first[row.layer, row.neuron] is row)
         if "fingerprint" not in read_rows(self.file, ())[0]:
@@ -60,7 +64,7 @@ class Imported(Describer):
     def _rows(self, target: Target) -> list[Description]:
         table = read_rows(self.file, ())
         if not table:
-            raise BadInput(f"{self.file} is empty: expected a CSV file with layer, neuron, description.")
+            raise BadInput("empty", "file", f"{self.file} is empty: expected a CSV file with layer, neuron, description.")
         if not self.layer:
             self._column(table[0], ("layer",))
         neuron, text = (self._column(table[0], names) for names in (NEURON, TEXT))
@@ -72,13 +76,19 @@ class Imported(Describer):
     def _column(self, row: dict[str, str], names: tuple[str, ...]) -> str:
         column = next((name for name in names if name in row), None)
         if column is None:
-            raise BadInput(f"{self.file} lacks the column {' or '.join(names)}: expected layer, neuron, description.")
+            raise BadInput(
+                "unknown-option",
+                "columns",
+                f"{self.file} lacks the column {' or '.join(names)}: expected layer, neuron, description.",
+            )
         return column
 
     def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> Description:
         try:
             number, value = int(row[neuron]) - self.first, float(row[score]) if score and row[score] else 1.0
         except ValueError:
-            raise BadInput(f"{self.file}, line {line}: {neuron} and {score or 'score'} must be numbers.") from None
+            raise BadInput(
+                "wrong-type", "neuron", f"{self.file}, line {line}: {neuron} and {score or 'score'} must be numbers."
+            ) from None
         layer = self.layer or plain(row["layer"])
         return Description(layer, number, " ".join(plain(row[text]).split()) or UNKNOWN, value, row.get("method") or "csv")

@@ -67,7 +67,11 @@ class Material:
     @property
     def source(self) -> Source:
         if self.data is None:
-            raise BadInput("there is no data to take exemplars from: give inputs such as zoo:NAME/train (training data is best).")
+            raise BadInput(
+                "missing",
+                "data",
+                "there is no data to take exemplars from: give inputs such as zoo:NAME/train (training data is best).",
+            )
         return self.data
 
     @property
@@ -78,7 +82,9 @@ class Material:
     def shape(self) -> tuple[int, ...]:
         shape = self.target.shape or (self.data.shape if self.data is not None else None)
         if shape is None:
-            raise BadInput("the size of the network's inputs is unknown: pass --size, for example --size 3x32x32.")
+            raise BadInput(
+                "missing", "size", "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
+            )
         return tuple(shape)
 
     def mapped(self, layer: Layer) -> bool:
@@ -156,11 +162,17 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     """Class names, refused when one is empty or stands twice: descriptions refer to classes by name."""
     for number, name in enumerate(names):
         if not str(name).strip():
-            raise BadInput(f"class {number} has an empty name: give every class one with --classes FILE, one name per line.")
+            raise BadInput(
+                "empty",
+                "classes",
+                f"class {number} has an empty name: give every class one with --classes FILE, one name per line.",
+            )
         if name in (first := list(names[:number])):
             raise BadInput(
+                "duplicate",
+                "classes",
                 f"the class name {name!r} stands twice (classes {first.index(name)} and {number}): give each class its own "
-                "with --classes FILE."
+                "with --classes FILE.",
             )
     return tuple(str(name) for name in names)
 

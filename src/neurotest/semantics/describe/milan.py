@@ -98,12 +98,20 @@ class Milan(checks.Settings, Describer):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.temperature <= 1 or not 0 <= self.least < 1:
-            raise BadInput(f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.")
+            raise BadInput(
+                "out-of-range",
+                "temperature",
+                f"temperature={self.temperature}, least={self.least}: expected numbers from 0 to 1.",
+            )
 
     def describe(self, material: Material) -> Iterator[Description]:
         shape = material.shape
         if len(shape) != 3 or shape[0] not in (1, 3):
-            raise BadInput(f"milan describes neurons of networks on grey or colour images, not on {'x'.join(map(str, shape))}.")
+            raise BadInput(
+                "unsuitable",
+                "shape",
+                f"milan describes neurons of networks on grey or colour images, not on {'x'.join(map(str, shape))}.",
+            )
         annotate = annotator(shape[0], self.pooling)
         decoders = self.trained(shape, annotate)
         for layer in material.layers:

@@ -99,7 +99,11 @@ def probes(shape: tuple[int, ...], n: int, *, seed: int = 0, batch: int = 250) -
     size are needed to draw them."""
     if len(shape) != 3 or min(shape[1:]) < 8:
         size = "x".join(map(str, shape))
-        raise BadInput(f"attribute probes are images of at least 8x8 pixels, and the target takes {size}: use another describer.")
+        raise BadInput(
+            "unsuitable",
+            "shape",
+            f"attribute probes are images of at least 8x8 pixels, and the target takes {size}: use another describer.",
+        )
     colour = shape[0] == 3
     attributes = draw_attributes(n, not colour, seed)
     batch = min(batch, max(1, PIXELS // (shape[1] * shape[2])))

@@ -39,8 +39,10 @@ class ClassProfile(checks.Settings, Describer):
     def describe(self, material: Material) -> Iterator[Description]:
         if material.source.labels is None:
             raise BadInput(
+                "no-labels",
+                "data",
                 f"class-profile names classes by their labels, and {material.source.what} has none: give labelled data, or a "
-                "describer without labels (--method attributes)."
+                "describer without labels (--method attributes).",
             )
         names = material.classes
         exemplars = material.exemplars

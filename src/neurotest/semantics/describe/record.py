@@ -80,7 +80,9 @@ def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) 
     try:
         own = set(json.loads(Path(key).read_text())["own"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"cannot read the key {key}: {error}. It is the rating-key.json beside rating.csv.") from error
+        raise BadInput(
+            "unreadable", "key", f"cannot read the key {key}: {error}. It is the rating-key.json beside rating.csv."
+        ) from error
     answers: dict[bool, dict[int, list[float]]] = {True: {}, False: {}}
     raters = set()
     for file in files:
@@ -89,13 +91,21 @@ def read_rating(files: Iterable[str | Path], key: str | Path, *, seed: int = 0) 
             if not answer:
                 continue
             if answer not in ANSWERS or not row["item"].strip().isdecimal():
-                raise BadInput(f"{file}, line {line}: answer {row['answer']!r}: expected yes, maybe or no (or nothing).")
+                raise BadInput(
+                    "out-of-range",
+                    "answer",
+                    f"{file}, line {line}: answer {row['answer']!r}: expected yes, maybe or no (or nothing).",
+                )
             item = int(row["item"])
             answers[item in own].setdefault(item, []).append(ANSWERS[answer])
             raters.add(row.get("rater") or str(file))
     total = sum(len(some) for group in answers.values() for some in group.values())
     if not answers[True]:
-        raise BadInput("no row with a neuron's own description was answered: fill in the column answer with yes, maybe or no.")
+        raise BadInput(
+            "empty",
+            "answers",
+            "no row with a neuron's own description was answered: fill in the column answer with yes, maybe or no.",
+        )
     return Rated(_interval(answers[True], seed), _interval(answers[False], seed), total, len(raters))
 
 

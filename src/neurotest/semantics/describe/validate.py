@@ -104,7 +104,11 @@ def output_units(table: Descriptions, material: Material, encode: Encode | None 
     names = distinct(material.target.classes or material.classes)
     rows = table.layer(layer)
     if len(rows) != len(names):
-        raise BadInput(f"layer {layer!r} has {len(rows)} neurons for {len(names)} classes: it is not the output layer.")
+        raise BadInput(
+            "wrong-count",
+            "layer",
+            f"layer {layer!r} has {len(rows)} neurons for {len(names)} classes: it is not the output layer.",
+        )
     texts = [row.text for row in rows]
     near = None if encode is None else _cosines(encode, texts, names)
     judged = []
@@ -124,7 +128,9 @@ def by_exemplars(
 ) -> dict[int, Validation]:
     """Table 6: the same describer shown only the first k exemplars of every neuron. The material needs as many as the largest."""
     if max(ks) > material.k:
-        raise BadInput(f"k={max(ks)}: the material has only {material.k} exemplars per neuron; make it with a larger k.")
+        raise BadInput(
+            "out-of-range", "k", f"k={max(ks)}: the material has only {material.k} exemplars per neuron; make it with a larger k."
+        )
     return {k: output_units(described(describer, fewer(material, k)), material, encode) for k in ks}
 
 

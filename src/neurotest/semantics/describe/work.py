@@ -111,7 +111,7 @@ def _check(state: Mapping[str, NDArray[Any]], empty: Mapping[str, NDArray[Any]])
         mine, theirs = (array.shape[1:] if grows else array.shape for array in (empty[name], state[name]))
         same = same and mine == theirs and empty[name].dtype == state[name].dtype
     if not same:
-        raise BadInput(f"{PASS} is not of the layers and settings of this run.")
+        raise BadInput("changed", "layers", f"{PASS} is not of the layers and settings of this run.")
 
 
 @dataclass(eq=False)

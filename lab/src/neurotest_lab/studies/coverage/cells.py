@@ -134,7 +134,7 @@ def chosen(*names: str, draw: int, per_class: int, purpose: str = "study.coverag
     order = rng.stream(purpose, draw).permutation(pool)
     rows = np.concatenate([order[labels[order] == c][:per_class] for c in range(CLASSES)])
     if len(rows) < per_class * CLASSES:
-        raise BadInput(f"{', '.join(names)}: fewer than {per_class} usable test images of some class.")
+        raise BadInput("too-few", "inputs", f"{', '.join(names)}: fewer than {per_class} usable test images of some class.")
     return ArraySource(subject.test.read(rows), labels[rows], spec=f"{names[0]}, draw {draw}", classes=subject.target.classes)
 
 

@@ -56,16 +56,20 @@ def read_csv(path: str | Path) -> list[Suite]:
             reader = csv.DictReader(file)
             lacking = [name for name in needed if name not in (reader.fieldnames or ())]
             if lacking:
-                raise BadInput(f"--from-csv {path}: no column {lacking[0]!r}; expected the suites file of the coverage study.")
+                raise BadInput(
+                    "unknown-option",
+                    "columns",
+                    f"--from-csv {path}: no column {lacking[0]!r}; expected the suites file of the coverage study.",
+                )
             rows = [_suite(row) for row in reader]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"--from-csv {path}: not a CSV file ({error}).") from error
+        raise BadInput("unreadable", "from_csv", f"--from-csv {path}: not a CSV file ({error}).") from error
     except (TypeError, ValueError) as error:
-        raise BadInput(f"--from-csv {path}: a value is no number ({error}).") from error
+        raise BadInput("wrong-type", "from_csv", f"--from-csv {path}: a value is no number ({error}).") from error
     except OSError as error:
-        raise BadInput(f"--from-csv {path} cannot be read: {error.strerror}.") from error
+        raise BadInput("unreadable", "from_csv", f"--from-csv {path} cannot be read: {error.strerror}.") from error
     if len(rows) < LEAST:
-        raise BadInput(f"--from-csv {path} holds {len(rows)} suites: correlations need at least {LEAST}.")
+        raise BadInput("too-few", "from_csv", f"--from-csv {path} holds {len(rows)} suites: correlations need at least {LEAST}.")
     return rows
 
 

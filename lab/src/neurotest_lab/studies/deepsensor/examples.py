@@ -32,7 +32,7 @@ def among(name: str, scale: str, draw: int, n: int, particles: int) -> Row:
     first = FIRST[name.partition("-")[0]]
     on = subject(name, scale, draw, n, only=first)
     if len(on.x) < 3:
-        raise BadInput(f"{name} gets fewer than three of its test images of class {first} right.")
+        raise BadInput("too-few", "inputs", f"{name} gets fewer than three of its test images of class {first} right.")
     suites = {method: _made(on, method, draw, particles) for method in METHODS}
     wrong = Counter(int(c) for x in suites.values() for c in _predicted(on, x) if c != first)
     second = wrong.most_common(1)[0][0] if wrong else (first + 1) % 10

@@ -88,7 +88,7 @@ def overlap(name: str, scale: str, draw: int, n: int) -> Row:
     moved["pgd"] = {row: by_gradient[row] for row in wrong}
     common = sorted(set.intersection(*(set(one) for one in moved.values())))
     if not common:
-        raise BadInput("on no seed do all methods of figure 7 find a fault.")
+        raise BadInput("empty", "faults", "on no seed do all methods of figure 7 find a fault.")
     few = common[: max(3, SAMPLED[scale] // 2)]
     shared: Row = {}
     for estimate, rows_of in (("shapley", few), ("mask gradient", common)):

@@ -27,7 +27,11 @@ def others(name: str) -> list[Target | str]:
     elif subject.family == "cifar10" and material.available(BORROWED):
         second.append(material.network(BORROWED))
     if not second:
-        raise BadInput("DeepXplore compares networks, and there is no second one for this data set whose weights are here.")
+        raise BadInput(
+            "missing",
+            "target",
+            "DeepXplore compares networks, and there is no second one for this data set whose weights are here.",
+        )
     return second
 
 

@@ -67,7 +67,7 @@ def pool(subject: str, scale: str) -> Row:
         layers = path_layers(target, guidance.depth)
         try:
             if len(layers) < guidance.depth:
-                raise BadInput(f"{subject} has only {len(layers)} layers a path could pass")
+                raise BadInput("too-few", "layers", f"{subject} has only {len(layers)} layers a path could pass")
             comparer = guidance.comparison().start(layers, common.ready.bank, target.classes)
         except BadInput as error:
             ways[name] = {ABSENT: str(error)}

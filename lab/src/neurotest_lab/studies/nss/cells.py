@@ -66,7 +66,7 @@ def method(word: str) -> str:
     text = METHODS[word]
     name = registry.parse(text)[0]
     if name not in registry.entries("selector"):
-        raise BadInput(f"the selector {name} is not installed")
+        raise BadInput("not-installed", "selector", f"the selector {name} is not installed")
     return text
 
 

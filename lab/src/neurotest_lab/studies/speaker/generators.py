@@ -16,7 +16,9 @@ def others(name: str) -> list[Target | str]:
     """The second network for the same sounds, for DeepXplore to compare with."""
     second = SECOND[name.partition("+")[0]]
     if zoo.find(second).weights is None:
-        raise BadInput(f"DeepXplore compares networks: train the second one, `neurotest zoo train {second}`.")
+        raise BadInput(
+            "missing", "target", f"DeepXplore compares networks: train the second one, `neurotest zoo train {second}`."
+        )
     return [f"zoo:{second}"]
 
 

@@ -30,7 +30,7 @@ class FoundAgain(Goal):
             if o in subject.operators and 0 <= t < subject.classes and 0 <= p < subject.classes
         ]  # fmt: skip
         if not wanted:
-            raise BadInput(f"the goal again: {self.run} holds no family of these classes and mutations.")
+            raise BadInput("empty", "families", f"the goal again: {self.run} holds no family of these classes and mutations.")
         true, predicted, operator = np.array(wanted).T
         none = np.zeros((len(true), 0), dtype=np.int64)
         state.wanted[state.families(Outcomes(true * 0, true, predicted[:, None], operator, none))[:, 0]] = True
@@ -40,10 +40,10 @@ class FoundAgain(Goal):
         from neurotest.runs.store import Run
 
         if not self.run:
-            raise BadInput("the goal again needs a campaign: write again:RUN.")
+            raise BadInput("missing", "run", "the goal again needs a campaign: write again:RUN.")
         with Run.open(self.run) as run:
             if run["command"] not in ("fuzz", "swarm", "merge"):
-                raise BadInput(f"the goal again: {run.path} is a run of {run['command']!r}, not of fuzz.")
+                raise BadInput("wrong-run", "", f"the goal again: {run.path} is a run of {run['command']!r}, not of fuzz.")
             rows = run.rows("SELECT DISTINCT expected, predicted, operator FROM mutant WHERE oracle IS NOT NULL")
         return [(int(t), int(p), str(o)) for t, p, o in rows]
 

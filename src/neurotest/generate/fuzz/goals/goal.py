@@ -324,7 +324,7 @@ class Aim(Goal):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self._sides()) != 2 or not all(self._sides()):
-            raise BadInput(f"aim {self.at!r}: write 'TRUE -> PREDICTED', for example 'stop sign -> *'.")
+            raise BadInput("syntax", "aim", f"aim {self.at!r}: write 'TRUE -> PREDICTED', for example 'stop sign -> *'.")
 
     def _sides(self) -> list[str]:
         return [side.strip() for side in str(self.at).split("->")]
@@ -337,7 +337,11 @@ class Aim(Goal):
         matches = [fnmatchcase(names[i], side) or str(i) == side if i < len(names) else False for i in range(subject.classes)]
         if not any(matches):
             shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-            raise BadInput(f"aim {self.at!r}: no class is called {side!r}; there are {shown} (or 0 to {subject.classes - 1}).")
+            raise BadInput(
+                "unknown-name",
+                "aim",
+                f"aim {self.at!r}: no class is called {side!r}; there are {shown} (or 0 to {subject.classes - 1}).",
+            )
         return np.array(matches)
 
 

@@ -52,12 +52,14 @@ class Goals(Guide):
         if isinstance(self.goals, (str, Goal)):
             object.__setattr__(self, "goals", (self.goals,))
         if not isinstance(self.goals, tuple | list):
-            raise BadInput(f"goals={shown(self.goals)}: name goals (`neurotest list goal`), for example family.")
+            raise BadInput(
+                "wrong-type", "goals", f"goals={shown(self.goals)}: name goals (`neurotest list goal`), for example family."
+            )
         if not self.goals:
-            raise BadInput("goals=(): name at least one (`neurotest list goal`), for example family.")
+            raise BadInput("missing", "goals", "goals=(): name at least one (`neurotest list goal`), for example family.")
         for goal in self.goals:
             if not isinstance(registry.build("goal", goal), Goal):
-                raise BadInput(f"goals: {goal!r} is no goal (`neurotest list goal`).")
+                raise BadInput("wrong-type", "goals", f"goals: {goal!r} is no goal (`neurotest list goal`).")
         one_of("features", self.features, ("neurons", "pixels", "logits"))
         integer("first_batch", self.first_batch, 1, "64 by default")
         integer("batch", self.batch, 1, "256 by default")

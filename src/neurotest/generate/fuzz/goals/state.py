@@ -315,10 +315,10 @@ class GoalsState(GuideState, Planner):
         return PlannedBatch(self, trace, self._gains)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        raise BadInput("the guide goals plans its mutants: it cannot judge those of others.")
+        raise BadInput("unsupported", "gain", "the guide goals plans its mutants: it cannot judge those of others.")
 
     def keep(self, trace: Trace) -> None:
-        raise BadInput("the guide goals plans its mutants: it cannot keep those of others.")
+        raise BadInput("unsupported", "keep", "the guide goals plans its mutants: it cannot keep those of others.")
 
     # -- what it expects
 
