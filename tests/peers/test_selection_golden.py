@@ -22,6 +22,8 @@ from neurotest.select.estimation import CES, grow
 from neurotest.select.greedy import CAM, CTM, Collected, bucketed
 from neurotest.target import Profile, Trace, Want
 
+pytestmark = pytest.mark.by_hand
+
 WANT = Want()
 
 

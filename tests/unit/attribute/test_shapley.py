@@ -19,6 +19,8 @@ from neurotest.attribute.shapley.kernel import choose
 from neurotest.errors import BadInput
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def tiny(hidden: int, seed: int, *, deep: bool = False) -> Target:
     """A net with at most `hidden` neurons and weights large enough that they matter."""

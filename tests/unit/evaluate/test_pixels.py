@@ -10,6 +10,8 @@ from scipy.ndimage import correlate1d
 from neurotest.errors import BadInput
 from neurotest.evaluate.pixels import distances, ssim, total_variation
 
+pytestmark = pytest.mark.by_hand
+
 
 def images(n: int = 3, side: int = 16, channels: int = 1) -> torch.Tensor:
     return torch.rand(n, channels, side, side, generator=torch.Generator().manual_seed(0))

@@ -31,6 +31,8 @@ from neurotest.mutate.audio import (
 )
 from neurotest.mutate.chain import Step, draws_of, replay
 
+pytestmark = pytest.mark.by_hand
+
 RULES = AudioMutations()
 
 

@@ -12,6 +12,8 @@ from neurotest.mutate.distances import SAME, changed, distances
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_by_hand() -> None:
     seed = torch.zeros(2, 1, 2, 2)

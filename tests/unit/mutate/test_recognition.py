@@ -13,6 +13,8 @@ from neurotest.mutate.chain import Step, replay
 from neurotest.mutate.recognition import Recogniser, Recognition, moves, undone
 from neurotest.mutate.rules import Rules95
 
+pytestmark = pytest.mark.by_hand
+
 RULES = Rules95(units="image", contrast=1.0, bilateral=False)
 
 

@@ -21,6 +21,8 @@ from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98, Tensor
 from neurotest.mutate.style import AdaIN, StyleImages, fourier, generated_style, lab, textured
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 EVERY = [Rules95(), Rules98(), DeepHunterMutations(), NssMutations(), MildMutations(), TensorFuzzMutations()]
 
 

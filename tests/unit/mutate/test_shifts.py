@@ -16,6 +16,8 @@ from neurotest.errors import BadInput
 from neurotest.mutate import shifts
 from neurotest.mutate.shifts import Coarse, CorruptionMutations, Fog, Gamma, Jpeg, NormalNoise, Occlusion, ViewMutations
 
+pytestmark = pytest.mark.by_hand
+
 SETS = ("views", "corruptions")
 
 

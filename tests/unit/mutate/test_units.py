@@ -17,6 +17,8 @@ from neurotest.mutate.pixel import Blur, SharedBlur
 from neurotest.mutate.rules import Rules95, contrast_of
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 IMAGE = Rules95(units="image", contrast=1.0)
 
 

@@ -21,6 +21,8 @@ from neurotest.semantics.describe.concepts import areas
 from neurotest.semantics.describe.profile import ClassProfile, lift_of, selectivity
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
 
+pytestmark = pytest.mark.by_hand
+
 CONCEPTS = BESIDE / "data" / "concepts"
 
 

@@ -19,6 +19,8 @@ from neurotest.semantics.dissimilarity import Comparer, Comparison, Mode
 from neurotest.semantics.paths import Paths
 from neurotest.target import Layer
 
+pytestmark = pytest.mark.by_hand
+
 TEXTS = {"a": ["red stripes", "blue dots", "red dots"], "b": ["ship, truck (x3.1)", "cat", "unknown"]}
 CLASSES = ("cat", "ship", "truck", "bird")
 

@@ -20,6 +20,8 @@ from neurotest.target import Target
 from neurotest.target.description import Description
 from neurotest.target.outputs import Bins
 
+pytestmark = pytest.mark.by_hand
+
 SPAN = (-1.0, 1.0)
 
 

@@ -12,6 +12,8 @@ from neurotest.zoo import architectures, voices
 from neurotest.zoo.architectures import Normalise
 from neurotest.zoo.steering import STEERING
 
+pytestmark = pytest.mark.by_hand
+
 PARAMETERS = {
     "mnist-lenet1": 7_206,  # DeepSensor, table 1
     "mnist-lenet4": 69_362,

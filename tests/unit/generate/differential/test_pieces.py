@@ -15,6 +15,8 @@ from neurotest.generate.differential.dlfuzz import Mixed, coverage_gains, runner
 from neurotest.generate.differential.ensemble import Neurons, pick, weighted
 from neurotest.target import Probe, Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def target() -> Target:
     torch.manual_seed(1)

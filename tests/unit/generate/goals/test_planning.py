@@ -19,6 +19,8 @@ from neurotest.mutate.base import Family, Mutations, single
 from neurotest.mutate.operators import Contrast, Rotation
 from neurotest.mutate.pixel import Add
 
+pytestmark = pytest.mark.by_hand
+
 
 @dataclass(frozen=True, kw_only=True)
 class Few(Mutations):

@@ -17,6 +17,8 @@ from neurotest.generate.gradient.diversity import Diversity, divergence, slope
 from neurotest.generate.gradient.engine import Engine
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def by_loop(values: np.ndarray) -> float:
     """KL(U || p), p = relu(a) / sum + 1e-20, term by term in float64."""

@@ -19,6 +19,8 @@ from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.tones import LOUD, TURN, Plane, Tones
 from neurotest.levels import SIXTEEN
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_a_tone_by_hand() -> None:
     plane = Plane(8, block=2)
