@@ -54,7 +54,7 @@ def embed(name: str, split: str, x: embedded.Uint8, y: embedded.Uint8) -> None:
     for file, content in zip(names, packed, strict=True):
         files.write_bytes(zoo.packaged(f"data/{file}") or zoo.folders()[-1] / "data" / file, content)
     sizes = ", ".join(f"{file} {len(content):,}" for file, content in zip(names, packed, strict=True))
-    print(f"{name} {split}: {embedded.Part(len(x), tuple(names), embedded.digest(x, y))}\n  bytes: {sizes}", flush=True)
+    print(f"{name} {split}: {embedded.Split(len(x), tuple(names), embedded.digest(x, y))}\n  bytes: {sizes}", flush=True)
 
 
 def compare_packings(name: str, x: embedded.Uint8) -> None:

@@ -20,8 +20,8 @@ from art.metrics import clever_u
 from neurotest.data.spec import data
 from neurotest.evaluate.clever import Clever
 from neurotest.evaluate.leads import Leads
-from neurotest.target.layout import channels_last
 from neurotest.target.load import load
+from neurotest.target.speed import channels_last
 
 COLLAPSED = 0.05  # of the toolbox's scores: its fit did not converge, and every other score is twenty times as much
 

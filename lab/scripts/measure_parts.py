@@ -38,7 +38,7 @@ def main(times: int, layout: str | None) -> None:
     loops = [_bare(target, pixels, check_layout(layout), batch) for batch in BARE]
 
     def covered(bits: int) -> float:
-        chunks.BUDGET = 1 << bits
+        chunks.LAYER_BYTES = 1 << bits
         target._chunks.clear()
         return seconds(lambda: cover(target, pool, "kmnc:1000", profile=ranges, cache=False))
 

@@ -58,9 +58,8 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
         raise BadInput("unsupported", "", f"{what} is no numpy array: it does not start as a .npy does.")
     version = (start[6], start[7])
     if version not in ((1, 0), (2, 0)):  # 3.0 exists only for record types, which are no inputs
-        raise BadInput(
-            "unsupported", "version", f"{what} is stored in npy format {version}; save it as a plain array of numbers."
-        )
+        message = f"{what} is stored in npy format {version}; save it as a plain array of numbers."
+        raise BadInput("unsupported", "version", message)
     width = 2 if version == (1, 0) else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > MAX_HEADER:
@@ -72,13 +71,11 @@ def read_header(stream: IO[bytes], what: str, *, text: bool = False) -> Header:
         header = ast.literal_eval(content.decode("latin-1").strip())
         shape, fortran, kind = header["shape"], header["fortran_order"], header["descr"]
     except (ValueError, SyntaxError, TypeError, KeyError, RecursionError, MemoryError):
-        raise BadInput(
-            "damaged", "header", f"{what} has a header that cannot be read: damaged? Make or fetch it again."
-        ) from None
+        message = f"{what} has a header that cannot be read: damaged? Make or fetch it again."
+        raise BadInput("damaged", "header", message) from None
     if isinstance(kind, str) and kind.lstrip("<>|=").startswith("O"):
-        raise BadInput(
-            "untrusted", "", f"{what} holds pickled Python objects, which could run code: refused; save plain numbers."
-        )
+        message = f"{what} holds pickled Python objects, which could run code: refused; save plain numbers."
+        raise BadInput("untrusted", "", message)
     if not (isinstance(kind, str) and (TEXT if text else NUMBERS).fullmatch(kind)):
         raise BadInput("unsupported", "dtype", f"{what} has the type {str(kind)[:80]!r}; save it as a plain array of numbers.")
     sides = isinstance(shape, tuple) and all(type(side) is int and side >= 0 for side in shape)
@@ -105,20 +102,18 @@ def _check_members(archive: zipfile.ZipFile, what: str) -> None:
             raise BadInput("unsupported", "encryption", f"{what} is encrypted; save it with np.savez_compressed.")
         if info.compress_type not in METHODS:
             method = OTHERS.get(info.compress_type, f"method {info.compress_type}")
-            raise BadInput(
-                "unsupported",
-                "compression",
+            message = (
                 f"{what}: {info.filename[:80]!r} is compressed by {method}; numpy writes stored and deflate: save it again with "
-                "np.savez_compressed.",
+                "np.savez_compressed."
             )
+            raise BadInput("unsupported", "compression", message)
         expanded = info.compress_size if info.compress_type == zipfile.ZIP_STORED else info.compress_size * DEFLATE
         if info.file_size > expanded:
-            raise BadInput(
-                "damaged",
-                "size",
+            message = (
                 f"{what}: {info.filename[:80]!r} promises {info.file_size} bytes, the {info.compress_size} in the file cannot "
-                "hold them: damaged? Make or fetch it again.",
+                "hold them: damaged? Make or fetch it again."
             )
+            raise BadInput("damaged", "size", message)
 
 
 def check_member(archive: zipfile.ZipFile, name: str, size: int, what: str) -> None:
@@ -138,11 +133,8 @@ def opened(archive: zipfile.ZipFile, name: str, what: str, *, text: bool = False
             header = read_header(stream, what, text=text)
             rest = info.file_size - stream.tell()
             if header.nbytes != rest:
-                raise BadInput(
-                    "damaged",
-                    "size",
-                    f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again.",
-                )
+                message = f"{what}: its header promises {header.nbytes} bytes, the file holds {rest}: damaged? Fetch it again."
+                raise BadInput("damaged", "size", message)
             yield stream, header
 
 
@@ -173,9 +165,8 @@ def read_content(stream: IO[bytes], header: Header, what: str) -> Array:
     while at < len(content):
         piece = stream.read(min(CHUNK, len(content) - at))
         if not piece:
-            raise BadInput(
-                "damaged", "size", f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
-            )
+            message = f"{what} ends early: {header.nbytes} bytes were promised, {at} are there; fetch it again."
+            raise BadInput("damaged", "size", message)
         content[at : at + len(piece)] = np.frombuffer(piece, dtype=np.uint8)
         at += len(piece)
     stream.read(1)  # at its end an archive compares the checksum
@@ -202,11 +193,8 @@ def map_npy(stream: BinaryIO, what: str, *, largest: int) -> Array:
         header = read_header(stream, what)
         at = stream.tell()
         if header.nbytes != size - at or header.nbytes > largest:
-            raise BadInput(
-                "damaged",
-                "size",
-                f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed.",
-            )
+            message = f"{what}: its header promises {header.nbytes} bytes, {size - at} are there and {largest} are allowed."
+            raise BadInput("damaged", "size", message)
         if not header.nbytes:
             return _shaped(np.empty(0, np.uint8), header)
         pages = mmap.mmap(stream.fileno(), size, access=mmap.ACCESS_READ)

@@ -1,4 +1,4 @@
-"""The numbers that stored inputs are made of: 8 bits of a picture's value, 16 bits of a sound's sample.
+"""The numbers that stored inputs are made of: 8 bits of an image's value, 16 bits of a sample of audio.
 
 Mutations, attacks and distances work in [0, 1]. What is tested there lies on the levels that a file can hold, so that what is
 tested is what is saved.

@@ -23,11 +23,18 @@ def free_memory() -> int:
     return max(0, min(free))
 
 
-def _available() -> int:
+def _proc(file: str, key: str) -> int | None:
+    """Bytes that Linux says of the system or of this process."""
     with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
+        for line in Path("/proc", file).read_text().splitlines():
+            if line.startswith(key):
                 return int(line.split()[1]) * 1024
+    return None
+
+
+def _available() -> int:
+    if (free := _proc("meminfo", "MemAvailable:")) is not None:
+        return free
     with suppress(OSError, ValueError, AttributeError):
         return int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     return 1 << 62  # unknown: the allocation itself has to tell
@@ -38,10 +45,8 @@ def peak() -> int:
 
     Linux's own count first: what `getrusage` says of a process includes what its parent held when it started it.
     """
-    with suppress(OSError, ValueError, IndexError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if (most := _proc("self/status", "VmHWM:")) is not None:
+        return most
     with suppress(ImportError):  # not on Windows
         import resource
 

@@ -44,15 +44,13 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except NeurotestError:
         raise
     except MemoryError as error:
-        raise BadInput(
-            "too-large", "memory", f"{path}: {kind} that does not fit into memory{hint and '; '}{hint or '.'}"
-        ) from error
+        message = f"{path}: {kind} that does not fit into memory{hint and '; '}{hint or '.'}"
+        raise BadInput("too-large", "memory", message) from error
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        raise BadInput(
-            "unreadable", "", f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
-        ) from error
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
+        raise BadInput("unreadable", "", message) from error
 
 
 def _next_step(error: BaseException) -> str:
@@ -97,17 +95,14 @@ def user_path(text: str | os.PathLike[str], what: str = "") -> Path:
         encoded = os.fsencode(path)
     except RuntimeError:
         user = typed.partition("/")[0]
-        raise BadInput(
-            "unknown-name", "user", f"{shown}: there is no user {user[1:]!r} here; write ./{user} if a folder is called so."
-        ) from None
+        message = f"{shown}: there is no user {user[1:]!r} here; write ./{user} if a folder is called so."
+        raise BadInput("unknown-name", "user", message) from None
     except UnicodeError:
-        raise BadInput(
-            "syntax", "path", f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
-        ) from None
+        message = f"{ascii(shown)[1:-1]}: no path, it holds half a character; check what was typed."
+        raise BadInput("syntax", "path", message) from None
     if len(encoded) >= LONGEST_PATH or any(len(name) > LONGEST_NAME for name in encoded.split(b"/")):
-        raise BadInput(
-            "too-large", "path", f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name)."
-        )
+        message = f"{shown}: longer than a path can be ({LONGEST_PATH} bytes, {LONGEST_NAME} for one name)."
+        raise BadInput("too-large", "path", message)
     return path
 
 
@@ -199,11 +194,10 @@ def on_disk(file: str | os.PathLike[str] | int) -> int:
 def check_unpacked(what: str, size: int, stored: int, *, always: int = ALWAYS, times: int = TIMES) -> None:
     """Refuse, before memory is spent, `size` bytes that a file of `stored` bytes on the disk unpacks to, if they are too many."""
     if size > max(always, times * stored):
-        raise BadInput(
-            "too-large",
-            "unpacked",
+        message = (
             f"{what}: {size_text(size)} out of {size_text(stored)} on the disk: more than {size_text(always)} are read only if "
-            f"they are at most {times} times as large as on the disk. Save it uncompressed and without holes, or in parts.",
+            f"they are at most {times} times as large as on the disk. Save it uncompressed and without holes, or in parts."
         )
+        raise BadInput("too-large", "unpacked", message)
     if size > always:
         check_memory(size, what, "read a part of it, or close other programs")

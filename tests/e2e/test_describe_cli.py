@@ -27,7 +27,7 @@ def test_describe(cli: Cli, tmp_path: Path) -> None:
     assert content["neurons"] == len(content["descriptions"]) == 4 + 12 + 10
     assert set(content["layers"]) == {"relu1", "relu2", "fc1"}
     named = {row["neuron"]: row["description"] for row in content["descriptions"] if row["layer"] == "fc1"}
-    assert sum(name in named[n] for n, name in enumerate(zoo.CLASSES["fashion"])) >= 8
+    assert sum(name in named[n] for n, name in enumerate(zoo.FAMILIES["fashion"].classes)) >= 8
     run = tmp_path / "words"
     for file in ("descriptions.csv", "exemplars.csv", "rating.csv", "rating-key.json", "report.html", "run.json", "run.sqlite"):
         assert (run / file).stat().st_size > 0, file
@@ -82,7 +82,7 @@ def test_a_table_on_the_screen_and_a_threshold(cli: Cli) -> None:
     ],
 )
 def test_bad_input_is_one_sentence(cli: Cli, tmp_path: Path, args: tuple[str, ...], word: str) -> None:
-    names = list(zoo.CLASSES["fashion"])
+    names = list(zoo.FAMILIES["fashion"].classes)
     (tmp_path / "twice.txt").write_text("\n".join([names[0], *names[:9]]))
     outcome = cli("describe", "zoo:fashion-lenet1", *args, "--out", "run")
     assert outcome.code == 2

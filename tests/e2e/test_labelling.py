@@ -15,7 +15,7 @@ from tests.e2e.stranger import PHOTOGRAPHS, make_photographs, project_spec
 
 from neurotest import load
 from neurotest.data.spec import data
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.runs.store import Run
 from neurotest.select.adaptive import loop
 

@@ -14,12 +14,12 @@ import torch
 from typer.testing import CliRunner
 
 import neurotest
+from neurotest.audio import wav
 from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.mutate.audio import AudioMutations
 from neurotest.runs import codec
 from neurotest.runs.store import Run
-from neurotest.sounds import wav
 from neurotest.zoo import speech
 
 TARGET, SEEDS, TRAIN = "zoo:spoken-melnet", "zoo:spoken-digits/test[:40]", "zoo:spoken-digits/train[:300]"

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from tests.fuzz.calls import Rng, generated
 
-from neurotest.target import exported, limits, operators, program
+from neurotest.target import exported, operators, program
 from neurotest.target.archive import Malformed, Refused
 
 MEMORY, SECONDS = 2 << 30, 10  # of one call; seconds of the processor
@@ -146,8 +146,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.unbounded:
-        limits.CHECKS.clear()
-        limits.check_bounds = lambda *_: None
+        operators.CHECKS.clear()
+        operators.check_bounds = lambda *_: None
     torch.set_num_threads(1)
     words = [word for word in options.operators.split(",") if word]
     targets = [one for one in overloads() if not words or any(word in one for word in words)]

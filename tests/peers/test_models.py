@@ -15,10 +15,10 @@ import torch
 from PIL import Image
 
 from neurotest.errors import BadInput, Remark
-from neurotest.pictures import pixels
-from neurotest.target.description import Description
+from neurotest.images import pixels
 from neurotest.target.extras import guarded_torchvision
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 from neurotest.target.target import Target
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -83,7 +83,7 @@ def test_weights_say_how_many_classes(tmp_path: Path) -> None:
     x = torch.rand(2, *target.shape)
     torch.testing.assert_close(target.module(x), model(x))
     assert target.logits(x).shape == (2, 7)
-    assert Description.of(target).open().fingerprint == target.fingerprint
+    assert TargetSpec.of(target).open().fingerprint == target.fingerprint
     other = timm.create_model("test_resnet", num_classes=7)
     torch.save(other.state_dict(), tmp_path / "other.pt")
     with pytest.raises(BadInput, match="do not fit the network"):
@@ -153,7 +153,7 @@ def test_a_classifier_of_transformers(tmp_path: Path) -> None:
     layers = target.survey().find("pre_activation")
     assert {layer.name for layer in layers} <= {name for name, _ in model.named_modules()}
     assert len(layers) == 1 + 2 * 6 + 1  # patches; per block query, key, value, output and two of the MLP; the classifier
-    assert Description.of(target).open().fingerprint == target.fingerprint
+    assert TargetSpec.of(target).open().fingerprint == target.fingerprint
     torch.testing.assert_close(copy.deepcopy(target.module)(x), target.module(x))
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.peers.packages import package
 
 from neurotest.errors import BadInput
-from neurotest.target.description import Description
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 
 for name in (
     "onnx",
@@ -73,7 +73,7 @@ def test_a_network_by_hand(tmp_path: Path) -> None:
 
 def test_what_a_run_stores_opens_the_same_network(tmp_path: Path) -> None:
     target = load(saved(dense(), tmp_path), bounds=(-9, 9))
-    description = Description.of(target)
+    description = TargetSpec.of(target)
     assert description.open().fingerprint == target.fingerprint
     twin = copy.deepcopy(target.module)
     twin.hidden.weight.data.mul_(2)

@@ -13,13 +13,13 @@ from scipy.signal import resample_poly
 from tests.peers.test_models import package
 from typer.testing import CliRunner
 
+from neurotest.audio import wav
 from neurotest.cli.app import app
 from neurotest.errors import BadInput
 from neurotest.scan import read
-from neurotest.sounds import wav
-from neurotest.target.description import Description
-from neurotest.target.huggingface import sound_feeding
+from neurotest.target.huggingface import audio_feeding
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 
 COUNT, CLASSES = 18, ["low", "middle", "high"]
 
@@ -98,7 +98,7 @@ def test_files_of_another_rate_are_heard_as_the_feature_extractor_hears_them(
         ours = target.logits(target.prepare(source.read(np.arange(len(source)))))
     theirs = torch.stack([answers[str(name)] for name in source.names])
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
-    again = Description.of(target).open()
+    again = TargetSpec.of(target).open()
     assert again.fingerprint == target.fingerprint
     assert again.preprocess == target.preprocess
     assert not [str(one.message) for one in recwarn if "samples per second" in str(one.message)]
@@ -167,7 +167,7 @@ def test_a_network_of_log_mel_features(samples: int, normalise: bool, tmp_path: 
     target = load(f"hf:{tmp_path}")
     x = target.prepare(waves[:, None])
     # float32 beside their float64: an energy is off by some 1e-6 of the loudest in its frame
-    inputs, _ = sound_feeding(json.loads((tmp_path / "preprocessor_config.json").read_text()), tmp_path)
+    inputs, _ = audio_feeding(json.loads((tmp_path / "preprocessor_config.json").read_text()), tmp_path)
     features = inputs(x)["input_values"]
     torch.testing.assert_close(features, values.float(), rtol=1e-3, atol=1e-3)
     torch.testing.assert_close(target.logits(x), model(values.float()).logits, rtol=1e-3, atol=1e-3)

@@ -19,7 +19,7 @@ def right(subject: str, method: str, *, labelled: bool, cache: bool = False) -> 
     from neurotest.data.spec import data
 
     target = load(f"zoo:{subject}")
-    source = data(f"zoo:{zoo.DATASETS[subject.partition('-')[0]]}/test[1:1200:2]")
+    source = data(f"zoo:{zoo.find(subject).dataset}/test[1:1200:2]")
     work = material(target, source if labelled else source.without_labels(), output_layer(target).name, cache=cache)
     outputs = output_units(described(registry.build("describer", method), work), work)
     return sum(row.named == row.name for row in outputs.rows)
@@ -31,7 +31,7 @@ def test_class_profiles_name_the_right_class() -> None:
 
 @pytest.mark.parametrize("subject", ["fashion-lenet5", "mnist-lenet5"])
 def test_concept_folders_name_classes_without_labels_of_the_data(subject: str) -> None:
-    spec = f"zoo:{zoo.DATASETS[subject.partition('-')[0]]}/train[:400]"
+    spec = f"zoo:{zoo.find(subject).dataset}/train[:400]"
     assert right(subject, f"concepts:{spec}", labelled=False) >= 9
 
 

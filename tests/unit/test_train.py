@@ -13,8 +13,8 @@ from torch import nn
 from neurotest import zoo
 from neurotest.data import ArraySource
 from neurotest.errors import BadInput
-from neurotest.train import Report, Step, Training, accuracy, subjects, train
-from neurotest.train.images import augment_sound
+from neurotest.train import Report, Training, TrainingStep, accuracy, subjects, train
+from neurotest.train.loop import augment_audio
 from neurotest.zoo.recipes import Recipe
 
 RECIPE = Recipe(epochs=3, batch=8, rate=0.01, flip=True, crop=1)
@@ -44,7 +44,7 @@ class Killed(Exception):
 
 
 def stop_in(epoch: int) -> Report:
-    def report(step: Step) -> None:
+    def report(step: TrainingStep) -> None:
         if step.epoch == epoch:
             raise Killed
 
@@ -56,7 +56,7 @@ def test_killed_and_resumed_gives_the_same_weights(tmp_path: Path, epoch: int) -
     whole = train(network(), source(), RECIPE)
     with pytest.raises(Killed):
         train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=stop_in(epoch))
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     resumed = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
     assert steps[0].epoch == epoch
     assert same(whole, resumed)
@@ -77,7 +77,7 @@ def test_the_global_generator_is_left_alone() -> None:
 
 def test_a_checkpoint_of_another_recipe_starts_anew(tmp_path: Path) -> None:
     train(network(), source(), dataclasses.replace(RECIPE, rate=0.5), checkpoint=tmp_path / "c")
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     trained = train(network(), source(), RECIPE, checkpoint=tmp_path / "c", report=steps.append)
     assert steps[0].epoch == 1
     assert same(trained, train(network(), source(), RECIPE))
@@ -90,7 +90,7 @@ def test_a_damaged_checkpoint_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_progress_ends_at_the_end() -> None:
-    steps: list[Step] = []
+    steps: list[TrainingStep] = []
     training = Training(network(), RECIPE)
     training.run(source(), steps.append)
     assert [step.epoch for step in steps] == [1, 1, 2, 2, 3, 3]
@@ -232,18 +232,18 @@ def test_sounds_are_shifted_amplified_and_get_noise() -> None:
     x = torch.zeros(50, 1, 100)
     x[:, :, 50] = 0.25
     random = np.random.default_rng(0)
-    shifted = augment_sound(x, Recipe(epochs=1, crop=10), random)
+    shifted = augment_audio(x, Recipe(epochs=1, crop=10), random)
     places = shifted.argmax(2)[:, 0]
     assert (shifted.sum(2) == 0.25).all()
     assert places.min() >= 40
     assert places.max() <= 60
     assert len(places.unique()) > 10
-    louder = augment_sound(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
+    louder = augment_audio(x, Recipe(epochs=1, gain=6.0), random).amax(2) / 0.25
     assert louder.min() >= 10 ** (-6 / 20) - 1e-4
     assert louder.max() <= 10 ** (6 / 20) + 1e-4
     assert len(louder.unique()) > 40
     tone = 0.5 * torch.sin(torch.arange(4000) / 3).expand(50, 1, 4000)
-    noise = augment_sound(tone, Recipe(epochs=1, noise=10.0), random) - tone
+    noise = augment_audio(tone, Recipe(epochs=1, noise=10.0), random) - tone
     below = 10 * torch.log10(tone.square().mean(2) / noise.square().mean(2))
     assert below.min() > 9
     assert below.max() < 41

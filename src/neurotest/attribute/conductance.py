@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 from neurotest.target.layers import Layer
 
 POINTS = 128  # inputs of one forward pass with its graph
-KEPT = 64  # classes whose empty image is remembered
+KEPT_CLASSES = 64  # classes whose empty image is remembered
 STEPS = 7
 
 
@@ -80,7 +80,7 @@ class Conductance(Settings):
     def plan(self, target: Target, *, empty: Tensor | None = None, data: Any = None) -> ConductancePlan:
         """For one target. empty: the empty image itself, in bounds. data: a Source for the mean colour, where it is needed."""
         layers = inner(target, self.layers)
-        return ConductancePlan(self, target, layers, blank(target, self.baseline, data) if empty is None else empty)
+        return ConductancePlan(self, target, layers, _blank(target, self.baseline, data) if empty is None else empty)
 
 
 def inner(target: Target, layers: str) -> tuple[Layer, ...]:
@@ -88,13 +88,12 @@ def inner(target: Target, layers: str) -> tuple[Layer, ...]:
     survey = target.survey()
     hidden = tuple(layer for layer in survey.find(layers) if layer.time < survey.layers[-1].time)
     if not hidden:
-        raise BadInput(
-            "unsuitable", "layers", f"layers={layers!r}: only the output layer is among them; choose others with --layers."
-        )
+        message = f"layers={layers!r}: only the output layer is among them; choose others with --layers."
+        raise BadInput("unsuitable", "layers", message)
     return hidden
 
 
-def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
+def _blank(target: Target, baseline: str, data: Any = None) -> Tensor:
     """The empty image (1, *shape) in bounds."""
     shape = target.shape
     if shape is None:
@@ -105,11 +104,8 @@ def blank(target: Target, baseline: str, data: Any = None) -> Tensor:
     if target.mean is not None:
         colour = torch.tensor(target.mean, device=target.device)
     elif data is None or not len(data):
-        raise BadInput(
-            "missing",
-            "baseline",
-            "baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black.",
-        )
+        message = "baseline='mean': the target states no mean, so data is needed to take it from; or say baseline=black."
+        raise BadInput("missing", "baseline", message)
     else:
         x = target.prepare(data.read(np.arange(min(1000, len(data)))))
         colour = x.mean(dim=(0, *range(2, x.ndim)))
@@ -121,9 +117,8 @@ class ConductancePlan:
 
     def __init__(self, settings: Conductance, target: Target, layers: tuple[Layer, ...], empty: Tensor) -> None:
         if target.shape is not None and tuple(empty.shape[1:]) != target.shape:
-            raise BadInput(
-                "wrong-shape", "baseline", f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}."
-            )
+            message = f"the empty image has shape {tuple(empty.shape[1:])}, the target takes {target.shape}."
+            raise BadInput("wrong-shape", "baseline", message)
         self.settings, self.target, self.layers, self.empty = settings, target, layers, empty.to(target.device)
         self.want = Want(layers=",".join(layer.name for layer in layers), keep="map")
         alphas = torch.from_numpy(settings.alphas()).float().to(target.device)
@@ -158,7 +153,7 @@ class ConductancePlan:
 
     def _learn(self, probe: Probe, classes: Tensor) -> None:
         new = [int(c) for c in classes.unique().tolist() if int(c) not in self._empties]
-        if len(self._empties) + len(new) > KEPT:
+        if len(self._empties) + len(new) > KEPT_CLASSES:
             self._empties.clear()
             new = [int(c) for c in classes.unique().tolist()]
         for some in (new[i : i + POINTS] for i in range(0, len(new), POINTS)):

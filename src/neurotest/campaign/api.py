@@ -13,6 +13,7 @@ from typing import Any, Unpack
 import torch
 
 from neurotest import interrupts
+from neurotest.audio import is_audio
 from neurotest.campaign.believed import Believed
 from neurotest.campaign.clock import Clock
 from neurotest.campaign.driver import Driver, Watcher, Writer, progress
@@ -41,7 +42,6 @@ from neurotest.oracles import Oracle, build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
-from neurotest.sounds import is_sound
 from neurotest.target import Target
 
 BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
@@ -161,7 +161,7 @@ class _Campaign(Job[FuzzResult]):
         clock = Clock()
         source = open_data(target, seeds, limit=plan.limit)
         guide = plan.read_guide()
-        settings = plan.settings(guide, sound=is_sound(source.dtype, source.shape))
+        settings = plan.settings(guide, sound=is_audio(source.dtype, source.shape))
         oracles = build_oracles(target, list(plan.oracle))
         chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))

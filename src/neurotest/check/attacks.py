@@ -6,6 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from neurotest.audio import is_audio
 from neurotest.check.examination import Examination
 from neurotest.check.finding import Examined, Finding, Picture, percent, share
 from neurotest.check.subject import Clock, Subject
@@ -15,7 +16,6 @@ from neurotest.errors import BadInput
 from neurotest.generate.gradient import AttackResult, attack
 from neurotest.levels import SIXTEEN
 from neurotest.registry import register
-from neurotest.sounds import is_sound
 from neurotest.stats.bootstrap import Interval, wilson
 
 SHOWN = 8
@@ -40,7 +40,7 @@ class Point(NamedTuple):
 
 def radii(source: Source) -> list[Radius]:
     """Smallest first. Of sound they go by its own loudness: the same step is nothing beside a shout, and drowns a whisper."""
-    if not is_sound(source.dtype, source.shape):
+    if not is_audio(source.dtype, source.shape):
         return [Radius(f"of {step}/255", step / 255, step <= FAINT_STEPS) for step in STEPS]
     x = source.read(np.arange(len(source))).astype(np.float64) / SIXTEEN.steps
     loud = float(np.median(np.sqrt(np.square(x.reshape(len(x), -1)).mean(axis=1))))

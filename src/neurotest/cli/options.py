@@ -155,7 +155,7 @@ def takes_workers(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def overrides_target(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --target and the options that describe one to a command on a run; the command gets `network`, a Description or None.
+    """Add --target and the options that describe one to a command on a run; the command gets `network`, a TargetSpec or None.
 
     What is not on the command line is taken from the run.
     """
@@ -280,8 +280,8 @@ def open_target(spec: str | None, description: dict[str, Any], resume: Path | No
 def override(spec: str | None, description: dict[str, Any]) -> Any:
     """What is to override a run's description of its target; None if nothing is."""
     from neurotest.target.class_names import read_classes
-    from neurotest.target.description import Description
     from neurotest.target.load import parse_size
+    from neurotest.target.spec import TargetSpec
 
     if spec is None and not description:
         return None
@@ -294,7 +294,7 @@ def override(spec: str | None, description: dict[str, Any]) -> Any:
         if name in values:
             values[name] = read(values[name])
     values = {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
-    return Description(spec=spec, **values)
+    return TargetSpec(spec=spec, **values)
 
 
 def run_and_fault(run: str | Path, fault: Any) -> tuple[Path, Any]:

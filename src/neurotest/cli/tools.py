@@ -163,13 +163,13 @@ def zoo_train(
     opt.at_least("epochs", epochs)
     opt.set_threads(threads)
     from neurotest.jobs.life import stoppable
-    from neurotest.train import Step
+    from neurotest.train import TrainingStep
     from neurotest.train.subjects import train_faulty, train_subject
 
     again = "finished epochs are kept, the same command goes on."
     with show.ticking(f"training {name}", quiet=quiet) as ticker, stoppable(again):
 
-        def report(step: Step) -> None:
+        def report(step: TrainingStep) -> None:
             ticker.what = f"training {name}, epoch {step.epoch} of {step.epochs}, loss {step.loss:.3f}"
             ticker(int(1000 * step.done), 1000)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.attribute import Relevance
-from neurotest.attribute.relevance import Plan
+from neurotest.attribute.relevance import RelevancePlan
 from neurotest.checks import setting
 from neurotest.coverage.bits import PackedState
 from neurotest.coverage.criterion import Criterion, Share, Value
@@ -203,7 +203,7 @@ class Decision:
 class Reader:
     """Paths of the inputs of a trace, computed once per trace."""
 
-    def __init__(self, criterion: NPC, plan: Plan, layout: Layout) -> None:
+    def __init__(self, criterion: NPC, plan: RelevancePlan, layout: Layout) -> None:
         self.criterion, self.plan, self.layout = criterion, plan, layout
 
     def __call__(self, trace: Trace) -> Decision:

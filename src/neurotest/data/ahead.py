@@ -1,4 +1,4 @@
-"""Work on many items in order, some of them ahead in threads: decoding pictures leaves Python alone, so two are done at once."""
+"""Work on many items in order, some of them ahead in threads: decoding images leaves Python alone, so two are done at once."""
 
 from __future__ import annotations
 

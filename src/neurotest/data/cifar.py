@@ -49,13 +49,10 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:cifar10-full/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(
-            "not-found",
-            "data",
-            f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR).",
-        )
+        message = f"{spec}: the complete set is not in {file.parent}: run `neurotest data get {NAME}` (or --from DIR)."
+        raise BadInput("not-found", "data", message)
     x, y = _from_npz(file, wanted)
-    return ArraySource(x, y, spec=spec, classes=embedded.classes(NAME))
+    return ArraySource(x, y, spec=spec, classes=embedded.family(NAME).classes)
 
 
 def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[bytes]]], progress: Progress | None = None) -> Path:
@@ -76,9 +73,8 @@ def get(folder: Path | None, download: Callable[[], AbstractContextManager[IO[by
             if progress is not None:
                 progress(number, len(missing))
     except (_Wrong, tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile, HTTPException) as error:
-        raise BadInput(
-            "download-failed", "", f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy."
-        ) from error
+        message = f"{origin}: {error or 'it breaks off'}; nothing was kept of it. Try again, or another copy."
+        raise BadInput("download-failed", "", message) from error
     return place
 
 
@@ -101,20 +97,16 @@ def _keep(file: Path, split: str, arrays: Arrays) -> None:
 def _from_npz(file: Path, wanted: Wanted) -> Arrays:
     source = open_npz(f"{file}#x,y,nhwc", wanted)
     if source.shape != IMAGE or source.dtype != np.uint8 or source.labels is None:
-        raise BadInput(
-            "damaged", "", f"{file} holds something else than CIFAR-10: delete it and run `neurotest data get {NAME}`."
-        )
+        message = f"{file} holds something else than CIFAR-10: delete it and run `neurotest data get {NAME}`."
+        raise BadInput("damaged", "", message)
     return source.read(np.arange(len(source))), source.labels
 
 
 def _from_folder(folder: Path) -> dict[str, Arrays]:
     """train.npz and test.npz, the six binary files, or the archive that holds them."""
     if not folder.is_dir():
-        raise BadInput(
-            "not-found",
-            "from",
-            f"--from {folder}: there is no such folder; name the one that holds {ARCHIVE}, or train.npz and test.npz.",
-        )
+        message = f"--from {folder}: there is no such folder; name the one that holds {ARCHIVE}, or train.npz and test.npz."
+        raise BadInput("not-found", "from", message)
     for place in (folder, folder / NAME, folder / "cifar-10-batches-bin"):
         if all((place / f"{split}.npz").is_file() for split in BATCHES):
             return {split: _from_npz(place / f"{split}.npz", Wanted()) for split in BATCHES}
@@ -123,9 +115,8 @@ def _from_folder(folder: Path) -> dict[str, Arrays]:
         if (place / ARCHIVE).is_file():
             with open(place / ARCHIVE, "rb") as stream:
                 return _from_tar(stream)
-    raise BadInput(
-        "not-found", "files", f"--from {folder}: neither {ARCHIVE} nor its .bin files nor train.npz and test.npz are there."
-    )
+    message = f"--from {folder}: neither {ARCHIVE} nor its .bin files nor train.npz and test.npz are there."
+    raise BadInput("not-found", "files", message)
 
 
 def _from_tar(stream: IO[bytes]) -> dict[str, Arrays]:

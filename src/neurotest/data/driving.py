@@ -1,4 +1,4 @@
-"""Road frames: 936 pictures of a drive, 0.3 s apart, with how far the car turns until the next one.
+"""Road frames: 936 images of a drive, 0.3 s apart, with how far the car turns until the next one.
 
 The angle that comes with the frames is not used: it is uniform noise, without any relation between neighbouring frames (its
 correlation with the next one is -0.01) or to what they show. What the car did shows in the frames themselves: if it turns to the
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from neurotest import files
 from neurotest.arrays import read_npz
 from neurotest.data.npz import open_npz
-from neurotest.data.source import Array, ArraySource, Source, Wanted
+from neurotest.data.source import Array, Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reading
 
@@ -39,15 +39,14 @@ def read(split: str, wanted: Wanted, *, spec: str) -> Source:
     """`zoo:driving/SPLIT` from the user's data folder."""
     file = files.data_dir() / NAME / f"{split}.npz"
     if not file.is_file():
-        raise BadInput(
-            "not-found",
-            "data",
+        message = (
             f"{spec}: the frames are not in {file.parent}, and they may not be passed on: bring {FILE} yourself and run "
-            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing).",
+            f"`neurotest data get {NAME} --from DIR` (zoo:lanes/{split} needs nothing)."
         )
+        raise BadInput("not-found", "data", message)
     source = open_npz(f"{file}#x,turn,nhwc", wanted)
-    quantities = source.quantities
-    return ArraySource(source.read(np.arange(len(source))), quantities, spec=spec)
+    source.spec = spec
+    return source
 
 
 def get(folder: Path | None) -> Path:
@@ -56,9 +55,8 @@ def get(folder: Path | None) -> Path:
     if all((place / f"{split}.npz").is_file() for split in ("train", "test")):
         return place
     if folder is None:
-        raise BadInput(
-            "missing", "from", f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR."
-        )
+        message = f"{NAME}: there is no address to fetch the frames from: bring {FILE} yourself and pass --from DIR."
+        raise BadInput("missing", "from", message)
     x = _frames(next((one for one in (folder / FILE, folder / NAME / FILE) if one.is_file()), folder / FILE))
     turn = turns(x.mean(axis=3))
     for split, rows in splits(len(turn)).items():
@@ -75,9 +73,8 @@ def _frames(file: Path) -> Array:
         x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST, names=("x",))["x"])
     digest = hashlib.sha256(x.tobytes()).hexdigest()
     if digest != SHA256:
-        raise BadInput(
-            "damaged", "digest", f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."
-        )
+        message = f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."
+        raise BadInput("damaged", "digest", message)
     return x
 
 
@@ -92,13 +89,13 @@ def splits(count: int) -> dict[str, NDArray[np.int64]]:
 def turns(grey: Array) -> Floats:
     """(n - 1,) of frames (n, height, width): pixels that the far parts move to the left until the next frame, and so to the right
     the car turns. The median of three neighbouring measurements, since one of them may take a passing car for the world."""
-    moved = -shifts(grey[:-1, FAR], grey[1:, FAR])
+    moved = -_shifts(grey[:-1, FAR], grey[1:, FAR])
     padded = np.concatenate([moved[:1], moved, moved[-1:]])
     return np.asarray(np.median(np.stack([padded[:-2], padded[1:-1], padded[2:]]), axis=0))
 
 
-def shifts(before: Array, after: Array) -> Floats:
-    """(n,) columns by which pictures (n, height, width) moved to the right: the peak of their correlation, between pixels."""
+def _shifts(before: Array, after: Array) -> Floats:
+    """(n,) columns by which images (n, height, width) moved to the right: the peak of their correlation, between pixels."""
     _, height, width = before.shape
     window = np.hanning(height + 2)[1:-1, None] * np.hanning(width)
     size = (2 * height, 2 * (width + REACH))

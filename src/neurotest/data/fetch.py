@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import IO, Any, BinaryIO, cast
 
 from neurotest import files
-from neurotest.data import cifar, driving, speakers
+from neurotest.data import cifar, driving, idx, speakers
+from neurotest.data.source import Source, Wanted
 from neurotest.errors import BadInput, near
-from neurotest.zoo.speakers import NAME as SPEAKERS
+from neurotest.zoo import embedded
 
 CHUNK = 1 << 20
 TIMEOUT = 60  # seconds without a byte
@@ -26,7 +27,7 @@ Progress = Callable[[int, int], None]  # bytes checked, bytes in all
 
 
 @dataclass(frozen=True)
-class Complete:
+class PublishedSet:
     """A published set: where it lies, its unpacked files (bytes, SHA-256), and the file prefix of each split."""
 
     address: str
@@ -34,8 +35,8 @@ class Complete:
     splits: dict[str, str]
 
 
-COMPLETE: dict[str, Complete] = {
-    "mnist": Complete(
+COMPLETE: dict[str, PublishedSet] = {
+    "mnist": PublishedSet(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         {
             "train-images-idx3-ubyte": (47040016, "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db"),
@@ -45,7 +46,7 @@ COMPLETE: dict[str, Complete] = {
         },
         {"train": "train", "test": "t10k"},
     ),
-    "fashion-mnist": Complete(
+    "fashion-mnist": PublishedSet(
         "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
         {
             "train-images-idx3-ubyte": (47040016, "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888"),
@@ -56,12 +57,27 @@ COMPLETE: dict[str, Complete] = {
         {"train": "train", "test": "t10k"},
     ),
 }
-NAMES = (*COMPLETE, cifar.NAME, SPEAKERS)
+NAMES = (*COMPLETE, cifar.NAME, speakers.NAME)
 BROUGHT = (driving.NAME,)  # there is no address for these: people bring them
+FULL = "-full"
+SETS = (*BROUGHT, *(name + FULL for name in NAMES))  # as `zoo:` names them
 
 
 class _Wrong(Exception):
     """Why a file is not the pinned one."""
+
+
+def read(name: str, split: str, wanted: Wanted, *, spec: str) -> Source:
+    """A split of one of `SETS`, from the user's data folder."""
+    plain = name.removesuffix(FULL)
+    readers = {cifar.NAME: cifar.read, driving.NAME: driving.read, speakers.NAME: speakers.read}
+    if plain in readers:
+        return readers[plain](split, wanted, spec=spec)
+    prefix = files.data_dir() / plain / COMPLETE[plain].splits[split]
+    if idx.find_file(prefix, idx.IMAGES) is None or idx.find_file(prefix, idx.LABELS) is None:
+        message = f"{spec}: the complete set is not in {prefix.parent}: run `neurotest data get {plain}` (or --from DIR)."
+        raise BadInput("not-found", "data", message)
+    return idx.read_pair(prefix, wanted, spec=spec, classes=embedded.family(plain).classes)
 
 
 def get(
@@ -74,7 +90,7 @@ def get(
         return cifar.get(folder, lambda: _download(address, name), progress)
     if name == driving.NAME:
         return driving.get(folder)
-    if name == SPEAKERS:
+    if name == speakers.NAME:
         return speakers.get(folder, progress)
     if name not in COMPLETE:
         raise BadInput("unknown-name", "name", f"no data set {name!r} can be fetched. {near(name, (*NAMES, *BROUGHT))}")
@@ -130,18 +146,16 @@ def _download(address: str, name: str) -> Iterator[BinaryIO]:
     from urllib.request import urlopen
 
     if not address.startswith(("http://", "https://")):
-        raise BadInput(
-            "syntax", "address", f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR."
-        )
+        message = f"address {address!r}: expected http:// or https://; for files on this machine use --from DIR."
+        raise BadInput("syntax", "address", message)
     instead = f"Try again later, or bring the files yourself: neurotest data get {name} --from DIR"
     try:
         answer = urlopen(address, timeout=TIMEOUT)
     except HTTPError as error:
         raise BadInput("download-failed", "status", f"{address} answers {error.code} {error.reason}. {instead}") from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise BadInput(
-            "download-failed", "", f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}"
-        ) from error
+        message = f"{address} cannot be reached ({getattr(error, 'reason', error)}). {instead}"
+        raise BadInput("download-failed", "", message) from error
     with answer:
         yield cast(BinaryIO, answer)
 
@@ -151,11 +165,8 @@ def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], 
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:
-            raise BadInput(
-                "download-failed",
-                "content",
-                f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR.",
-            ) from error
+            message = f"{origin} {error}; nothing was kept of it. Try again, or another copy with --from DIR."
+            raise BadInput("download-failed", "content", message) from error
 
 
 class _Tee:

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from neurotest import pictures, registry
-from neurotest.data.decoded import decode_all, refuse
-from neurotest.data.listing import File, Kind, find
+from neurotest import registry
+from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Pixels, Preprocess, Unusable
+from neurotest.images import Pixels, Preprocess, Unusable, is_grey, pixels, upright_size
 from neurotest.reading import reason
 
 if TYPE_CHECKING:
@@ -37,28 +36,27 @@ _alone = threading.Lock()
 
 
 @dataclass(frozen=True)
-class Picture(File):
-    """A picture on disk, or one that a program holds."""
+class ImageFile(File):
+    """An image on disk, or one that a program holds."""
 
     size: tuple[int, int] = (0, 0)  # (height, width)
     grey: bool = False
-    image: Callable[[], Image.Image] | None = None  # gives the picture, where it is no file
+    image: Callable[[], Image.Image] | None = None  # gives the image, where it is no file
 
 
 @registry.register(
     "data source", "dir", paper="", cost="every image is decoded once to check it; up to 1 GiB of pixels stay in memory"
 )
-def open_folder(rest: str, wanted: Wanted) -> Source:
+def _open_folder(rest: str, wanted: Wanted) -> Source:
     """PNG, JPEG and WebP files: `dir:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `dir:FOLDER#LABELS.csv` with labels from a table of file names."""
     skipped: list[Skipped] = []
-    files, classes, warned = find(KIND, rest, skipped)
-    about: dict[str, Any] = {"spec": f"dir:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
-    return open_files([Picture(**vars(file)) for file in files], wanted, skipped, about)
+    files, about = find(KIND, rest, skipped)
+    return open_images([ImageFile(**vars(file)) for file in files], wanted, skipped, about)
 
 
-def open_files(listed: Sequence[Picture], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
-    """Pictures as inputs of one size; `about` is what the source is called and knows beside them."""
+def open_images(listed: Sequence[ImageFile], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+    """Images as inputs of one size; `about` is what the source is called and knows beside them."""
     files = list(_with_headers(listed, skipped))
     shape = _shape(files, wanted, str(about["spec"]))
     if not wanted.preprocess.fits_any_size:
@@ -68,7 +66,9 @@ def open_files(listed: Sequence[Picture], wanted: Wanted, skipped: list[Skipped]
     return decode_all(files, _Decoder(files, shape, wanted.preprocess), wanted, skipped, about)
 
 
-def _of_size(files: Sequence[Picture], shape: tuple[int, ...], skipped: list[Skipped], notes: dict[str, Any]) -> list[Picture]:
+def _of_size(
+    files: Sequence[ImageFile], shape: tuple[int, ...], skipped: list[Skipped], notes: dict[str, Any]
+) -> list[ImageFile]:
     """Those of the right size. Others are counted and named, with the way to use them."""
     others = [file for file in files if file.size != shape[1:]]
     (high, wide) = shape[1:]
@@ -84,7 +84,7 @@ def _of_size(files: Sequence[Picture], shape: tuple[int, ...], skipped: list[Ski
     return [file for file in files if file.size == shape[1:]]
 
 
-def _with_headers(files: Sequence[Picture], skipped: list[Skipped]) -> Iterator[Picture]:
+def _with_headers(files: Sequence[ImageFile], skipped: list[Skipped]) -> Iterator[ImageFile]:
     """The files with what their headers say; nothing is decoded, so a decompression bomb does no harm."""
     from PIL import Image
 
@@ -93,16 +93,16 @@ def _with_headers(files: Sequence[Picture], skipped: list[Skipped]) -> Iterator[
         for file in files:
             try:
                 with _open(file) as image:
-                    yield replace(file, size=pictures.upright_size(image), grey=pictures.is_grey(image))
+                    yield replace(file, size=upright_size(image), grey=is_grey(image))
             except Unusable as error:
                 skipped.append(Skipped(file.name, str(error)))
 
 
-def _open(file: Picture) -> Image.Image:
+def _open(file: ImageFile) -> Image.Image:
     from PIL import Image
 
     try:
-        image = open_image(read_image(file.path)) if file.image is None else file.image()
+        image = open_image(_read_image(file.path)) if file.image is None else file.image()
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise _bomb(file, "too many pixels") from error
     except Unusable:
@@ -116,7 +116,7 @@ def _open(file: Picture) -> Image.Image:
     return image
 
 
-def read_image(path: Path) -> bytes:
+def _read_image(path: Path) -> bytes:
     if path.stat().st_size > MAX_FILE:
         raise Unusable(f"larger than {MAX_FILE >> 20} MiB")
     return path.read_bytes()
@@ -137,7 +137,7 @@ def _reason(error: Exception) -> str:
     return "damaged or not an image" if "cannot identify" in str(error) else reason(error)
 
 
-def _bomb(file: Picture, size: str) -> BadInput:
+def _bomb(file: ImageFile, size: str) -> BadInput:
     limit = MAX_PIXELS // 1_000_000
     return BadInput(
         "too-large",
@@ -146,13 +146,12 @@ def _bomb(file: Picture, size: str) -> BadInput:
     )
 
 
-def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ...]:
-    """What the target expects; without one, the size pictures are fitted to or the most common; grey only if every file is."""
+def _shape(files: Sequence[ImageFile], wanted: Wanted, what: str) -> tuple[int, ...]:
+    """What the target expects; without one, the size images are fitted to or the most common; grey only if every file is."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if shape is not None and (len(shape) != 3 or shape[0] not in (1, 3)):
-        raise BadInput(
-            "unsuitable", "channels", f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
-        )
+        message = f"{what} gives images with 1 or 3 channels, the target expects {shape}; use npz: instead."
+        raise BadInput("unsuitable", "channels", message)
     if shape is not None and preprocess.grey and shape[0] != 1:
         raise BadInput("conflict", "grey", f"grey: the target expects {shape_text(shape)}, three channels: leave out --grey.")
     size: tuple[int, ...] | None = None if shape is None else shape[1:]
@@ -166,11 +165,11 @@ def _shape(files: Sequence[Picture], wanted: Wanted, what: str) -> tuple[int, ..
     return (1 if preprocess.grey or all(file.grey for file in files) else 3, *size)
 
 
-def decode_picture(file: Picture, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
+def decode_image(file: ImageFile, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
     with _open(file) as image, _alone if image.width * image.height > LARGE else nullcontext():
         try:
-            decoded = pictures.pixels(image, shape[0], (shape[1], shape[2]), preprocess)
+            decoded = pixels(image, shape[0], (shape[1], shape[2]), preprocess)
         except Unusable:
             raise
         except Exception as error:
@@ -181,14 +180,14 @@ def decode_picture(file: Picture, shape: tuple[int, ...], preprocess: Preprocess
 
 
 class _Decoder:
-    """Pictures of one size; what an object of the user hands out is asked for one by one."""
+    """Images of one size; what an object of the user hands out is asked for one by one."""
 
     dtype, things = np.dtype(np.uint8), "images"
 
-    def __init__(self, files: Sequence[Picture], shape: tuple[int, ...], preprocess: Preprocess) -> None:
+    def __init__(self, files: Sequence[ImageFile], shape: tuple[int, ...], preprocess: Preprocess) -> None:
         self.shape, self._preprocess = shape, preprocess
         large = int(np.prod(shape)) > LARGE  # what waits for its turn counts, too
         self.threads = 1 if large or any(file.image is not None for file in files) else None
 
-    def decode(self, file: Picture) -> Pixels:
-        return decode_picture(file, self.shape, self._preprocess)
+    def decode(self, file: ImageFile) -> Pixels:
+        return decode_image(file, self.shape, self._preprocess)

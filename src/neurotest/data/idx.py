@@ -12,8 +12,8 @@ import numpy as np
 
 from neurotest import registry
 from neurotest.arrays import AGAIN, ARRAYS
+from neurotest.data.npz import check_size, fill
 from neurotest.data.source import Array, ArraySource, Source, Wanted
-from neurotest.data.stream import check_size, fill
 from neurotest.errors import BadInput, near
 from neurotest.reading import on_disk, reading, user_path
 
@@ -22,7 +22,7 @@ BYTE = 0x08  # the only value type of the image sets
 
 
 @registry.register("data source", "idx", paper="", cost="the images are held in memory")
-def open_idx(rest: str, wanted: Wanted) -> Source:
+def _open_idx(rest: str, wanted: Wanted) -> Source:
     """The MNIST format: `idx:FOLDER/PREFIX` reads PREFIX-images-idx3-ubyte and, if there, PREFIX-labels-idx1-ubyte (or .gz)."""
     prefix = user_path(rest, f"idx:{rest}")
     if not prefix.name:
@@ -33,19 +33,15 @@ def open_idx(rest: str, wanted: Wanted) -> Source:
 def read_pair(prefix: Path, wanted: Wanted, *, spec: str, classes: tuple[str, ...] | None = None) -> Source:
     images = find_file(prefix, IMAGES)
     if images is None:
-        raise BadInput(
-            "not-found", "files", f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}"
-        )
+        message = f"{spec}: there is no {prefix.name}{IMAGES}[.gz] in {prefix.parent}. {_prefixes(prefix)}"
+        raise BadInput("not-found", "files", message)
     count, x = _read(images, 3, wanted.first)
     labels = None
     if (file := find_file(prefix, LABELS)) is not None:
         label_count, labels = _read(file, 1, wanted.first)
         if label_count != count:
-            raise BadInput(
-                "wrong-count",
-                "labels",
-                f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one.",
-            )
+            message = f"{spec}: {file.name} has {label_count} labels, {images.name} {count} images; each needs exactly one."
+            raise BadInput("wrong-count", "labels", message)
     return ArraySource(x[:, None], labels, spec=spec, classes=classes)
 
 
@@ -84,20 +80,16 @@ def _read(path: Path, dimensions: int, first: int | None) -> tuple[int, Array]:
         check_size(what, size, stored, compressed=packed, needed=size // shape[0] * rows, disk=on_disk(path))
         array = fill(stream, np.empty((rows, *shape[1:]), np.uint8), shape[1:], np.dtype(np.uint8), what)
         if rows == shape[0] and stream.read(1):  # asking once more also makes gzip compare its checksum
-            raise BadInput(
-                "damaged", "size", f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again."
-            )
+            message = f"{what} is longer than its header says: damaged, or not what its name says. Fetch it again."
+            raise BadInput("damaged", "size", message)
     return shape[0], array
 
 
 def _header(head: bytes, dimensions: int, what: str) -> tuple[int, ...]:
     numbers = np.frombuffer(head, ">u4") if len(head) == 4 + 4 * dimensions else np.zeros(1, np.uint32)
     if numbers[0] != BYTE << 8 | dimensions:
-        raise BadInput(
-            "damaged",
-            "header",
-            f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format.",
-        )
+        message = f"{what} does not start as an idx file of {dimensions} dimension(s) of bytes: damaged or another format."
+        raise BadInput("damaged", "header", message)
     shape = tuple(int(side) for side in numbers[1:])
     if 0 in shape:
         raise BadInput("empty", "", f"{what} is empty (shape {shape}); there is nothing to test.")

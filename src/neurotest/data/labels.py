@@ -24,7 +24,7 @@ LABELS = ("label", "labelled", "class")  # what the column of labels may be call
 FILES = ("file", "name", "filename", "file_name", "path", "image")  # and that of file names
 IN_NAME = re.compile(r"(?:\d+-)?(\d+)-([0-9a-f]{16})(?:-.*)?")  # rank-position-content, as the folder export names its files
 EXPORTED = "exported.csv"  # what an exported folder says of itself
-PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".npy")
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".npy")
 UPLOADED = re.compile(r"[0-9a-f]{8}-(.+)")  # Label Studio puts this before the names of uploaded files
 UNCLEAR_WORDS = ("unclear", "?")
 UNCLEAR = -1  # a label that says: cannot tell
@@ -46,18 +46,12 @@ def read_labels(path: str | Path, *, confirmed: bool = False) -> dict[Key, Label
     with reading(path, KIND):
         for where, key, label in _rows(path, confirmed):
             if key in labels and labels[key] != label:
-                raise BadInput(
-                    "conflict",
-                    "label",
-                    f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one.",
-                )
+                message = f"{path}: {where} labels input {key} as {label!r}, but {seen[key]} says {labels[key]!r}: keep one."
+                raise BadInput("conflict", "label", message)
             labels[key], seen[key] = label, where
     if not labels:
-        raise BadInput(
-            "empty",
-            "labels",
-            f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the pictures) first.",
-        )
+        message = f"{path} holds no label: fill in the column `label` (or annotate the tasks, or sort the images) first."
+        raise BadInput("empty", "labels", message)
     return labels
 
 
@@ -77,14 +71,13 @@ def _csv_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     reader.fieldnames = columns
     column = next((name for name in LABELS if name in columns), None)
     if column is None or not {"position", "content", *FILES} & set(columns):
-        raise BadInput(
-            "unknown-option",
-            "columns",
+        message = (
             f"{path} has the columns {', '.join(columns) or 'none'}: expected label and file (or {', '.join(FILES[1:])}), "
-            "position or content.",
+            "position or content."
         )
+        raise BadInput("unknown-option", "columns", message)
     for row in reader:
-        label = read_label(row.get(column))
+        label = _read_label(row.get(column))
         if label is not None:
             where = f"line {reader.line_num}"
             yield where, _key(row, f"{path}, {where}"), label
@@ -98,31 +91,25 @@ def _key(row: Mapping[Any, Any], where: str) -> Key:
     for column in FILES:
         name = row.get(column)
         if isinstance(name, str) and name.strip() and not name.startswith("data:"):
-            return unquoted(name.strip())
+            return _unquoted(name.strip())
     position = row.get("position")
-    try:
-        if not isinstance(position, int | str) or isinstance(position, bool) or len(str(position)) > 18:
-            raise ValueError
-        number = int(str(position).strip())
-        if number < 0:
-            raise ValueError
-    except ValueError:
-        raise BadInput(
-            "syntax", "position", f"{where}: position {shown(position)} is no number of an input (0 is the first)."
-        ) from None
-    return number
+    text = str(position).strip() if isinstance(position, int | str) and not isinstance(position, bool) else ""
+    if not re.fullmatch(r"\d{1,18}", text):
+        message = f"{where}: position {shown(position)} is no number of an input (0 is the first)."
+        raise BadInput("syntax", "position", message)
+    return int(text)
 
 
-def unquoted(text: str) -> str:
+def _unquoted(text: str) -> str:
     """Without the apostrophe that keeps spreadsheets from taking a text for a formula."""
     return text[1:] if len(text) > 1 and text[0] == "'" and text[1] in "=+-@" else text
 
 
-def read_label(text: Any) -> Label | None:
+def _read_label(text: Any) -> Label | None:
     """A number as a number; a name as it is."""
     if not isinstance(text, str | int) or isinstance(text, bool) or str(text).strip() == "":
         return None
-    word = unquoted(str(text).strip())
+    word = _unquoted(str(text).strip())
     return int(word) if re.fullmatch(r"\d{1,9}", word) else word
 
 
@@ -130,19 +117,13 @@ def _json_rows(text: str, path: Path) -> Iterator[tuple[str, Key, Label]]:
     """Tasks as Label Studio exports them (JSON), its short form (JSON-MIN), or one object per line (JSON lines)."""
     for where, task in _objects(text):
         if not isinstance(task, dict):
-            raise BadInput(
-                "wrong-type",
-                "object",
-                f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label.",
-            )
+            message = f"{path}: {where} is no object: expected what Label Studio exports as JSON, or a file and a label."
+            raise BadInput("wrong-type", "object", message)
         data = task["data"] if isinstance(task.get("data"), dict) else task
         for label in _choices(task):
             if not {"content", "position", *FILES} & set(data):
-                raise BadInput(
-                    "missing",
-                    "file",
-                    f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels.",
-                )
+                message = f"{path}: {where} has neither file, content nor position: it cannot be told which input it labels."
+                raise BadInput("missing", "file", message)
             yield where, _key(data, f"{path}, {where}"), label
 
 
@@ -171,7 +152,7 @@ def _choices(task: dict[str, Any]) -> Iterator[Label]:
     if "annotations" not in task:
         chosen += [task[name] for name in LABELS if isinstance(task.get(name), (str, int))][:1]
     for one in chosen:
-        if (label := read_label(one)) is not None:
+        if (label := _read_label(one)) is not None:
             yield label
 
 
@@ -180,36 +161,32 @@ def _list(value: Any) -> list[Any]:
 
 
 def _folder_rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]]:
-    """A folder per class: pictures that were exported, or those of the pool by their names."""
-    places = [file for file in sorted(path.glob("*/*")) if file.suffix.lower() in PICTURES and file.is_file()]
+    """A folder per class: images that were exported, or those of the pool by their names."""
+    places = [file for file in sorted(path.glob("*/*")) if file.suffix.lower() in IMAGE_SUFFIXES and file.is_file()]
     names = [file.relative_to(path).as_posix() for file in places]
     exported = _exported(path)
     if names and not confirmed and set(names) <= exported:
-        raise BadInput(
-            "missing",
-            "confirmed",
-            f"{path}: nobody sorted it, all {len(names)} pictures lie where the export put them, in folders of what the network "
-            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them.",
+        message = (
+            f"{path}: nobody sorted it, all {len(names)} images lie where the export put them, in folders of what the network "
+            "says. Move those that are wrong, or say --confirmed if somebody has looked and the network is right on all of them."
         )
+        raise BadInput("missing", "confirmed", message)
     for file, name in zip(places, names, strict=True):
-        label = read_label(file.parent.name)
+        label = _read_label(file.parent.name)
         if label is None:
-            raise BadInput(
-                "unknown-name",
-                "folder",
-                f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its pictures.",
-            )
+            message = f"{path}: the folder {file.parent.name!r} names no class; rename it, or move its images."
+            raise BadInput("unknown-name", "folder", message)
         match = IN_NAME.fullmatch(file.stem)
         yield name, match[2] if match else file.name, label
 
 
 def _exported(path: Path) -> set[str]:
-    """Where an export put its pictures, relative to the folder; nothing if it is no exported one."""
+    """Where an export put its images, relative to the folder; nothing if it is no exported one."""
     file = path / EXPORTED
     if not file.is_file():
         return set()
-    rows = csv.DictReader(read_text(file, "a table of exported pictures", limit=LARGEST).splitlines())
-    return {unquoted(str(row["picture"])) for row in rows if row.get("picture")}
+    rows = csv.DictReader(read_text(file, "a table of exported images", limit=LARGEST).splitlines())
+    return {_unquoted(str(row["picture"])) for row in rows if row.get("picture")}
 
 
 # -- which class, which input
@@ -240,9 +217,8 @@ def numbered(label: Label, classes: int, names: tuple[str, ...] | None) -> int:
     folders = [as_folder(name) for name in names or ()]
     if folders.count(label) == 1:
         return folders.index(label)
-    raise BadInput(
-        "unknown-name", "label", f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
-    )
+    message = f"label {label!r} is no class of the target. {near(label, names or map(str, range(classes)))}"
+    raise BadInput("unknown-name", "label", message)
 
 
 class Inputs:
@@ -291,9 +267,9 @@ class Inputs:
 
     def _shared(self, position: int, parts: list[str]) -> int:
         """How many parts at the end of both paths agree; 0 unless the shorter one agrees as a whole."""
-        own = self._name(position).split("/")
-        both = min(len(own), len(parts))
-        return both if own[-both:] == parts[-both:] else 0
+        path = self._name(position).split("/")
+        both = min(len(path), len(parts))
+        return both if path[-both:] == parts[-both:] else 0
 
 
 def _spellings(text: str) -> Iterator[str]:
@@ -317,18 +293,16 @@ def placed(labels: Mapping[Key, Label], inputs: Inputs, classes: int, names: tup
     numbers = np.full(inputs.count, -1, dtype=np.int64)
     where = {key: inputs.find(key) for key in labels}
     if unknown := [key for key, positions in where.items() if not positions]:
-        raise BadInput(
-            "not-found",
-            "inputs",
+        message = (
             f"{len(unknown)} of {len(labels)} labels are for inputs that are not in the pool (first: {unknown[0]}): is the "
-            "labels file from another run?",
+            "labels file from another run?"
         )
+        raise BadInput("not-found", "inputs", message)
     for key, label in labels.items():
         number = max(UNCLEAR, numbered(label, classes, names))
         for position in where[key]:
             if numbers[position] not in (-1, number):
-                raise BadInput(
-                    "conflict", "label", f"input {position} has two labels, {numbers[position]} and {number}: keep one of them."
-                )
+                message = f"input {position} has two labels, {numbers[position]} and {number}: keep one of them."
+                raise BadInput("conflict", "label", message)
             numbers[position] = number
     return numbers

@@ -39,7 +39,7 @@ PREFIXED = {6: "DELTA_LENGTH_BYTE_ARRAY", 7: "DELTA_BYTE_ARRAY"}  # encodings th
 AGAIN = "write it again, or leave it out."
 
 
-class Page(NamedTuple):
+class _Page(NamedTuple):
     """The header of a page, and where its content begins."""
 
     kind: int
@@ -128,7 +128,7 @@ class _Struct:
                 self.value(head & 15, depth)
 
 
-def _page(file: int, at: int) -> Page:
+def _page(file: int, at: int) -> _Page:
     for window in (1 << 12, HEADER):
         struct = _Struct(os.pread(file, window, at))
         try:
@@ -147,7 +147,7 @@ def _page(file: int, at: int) -> Page:
         values, encoding = _number(about, 1), _number(about, 4 if kind == DATA_2 else 2)
         levels = _number(about, 6) if kind == DATA_2 else 0
         level_encodings = (_number(about, 3), _number(about, 4)) if kind == DATA else ()
-    page = Page(kind, unpacked, packed, values, encoding, levels, level_encodings, at + struct.at)
+    page = _Page(kind, unpacked, packed, values, encoding, levels, level_encodings, at + struct.at)
     if min(unpacked, packed, values, levels) < 0 or levels > packed or struct.at > HEADER:
         raise ValueError("a page of impossible size")
     return page
@@ -168,7 +168,7 @@ def _inner(fields: dict[int, tuple[int, Any]], field: int) -> dict[int, tuple[in
     return inner
 
 
-class Bound(NamedTuple):
+class _Bound(NamedTuple):
     """What a column of a row group may cost. cell: bytes of one row at most; rows: that may be read together."""
 
     cell: int
@@ -181,9 +181,8 @@ def check_footer(file: int, what: str) -> None:
     end = os.pread(file, 8, max(0, length - 8))
     size = int.from_bytes(end[:4], "little") if end[4:] == b"PAR1" else 0  # pyarrow says what it is instead
     if size > min(FOOTER, length):
-        raise BadInput(
-            "too-large", "footer", f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}"
-        )
+        message = f"{what}: its footer has {size:,} bytes, at most {min(FOOTER, length):,} are read: {AGAIN}"
+        raise BadInput("too-large", "footer", message)
     if size > SMALL:
         try:
             _Struct(os.pread(file, size, length - 8 - size)).read()
@@ -198,11 +197,8 @@ def check_rows(file: int, metadata: Any, what: str) -> None:
     if min(groups, default=0) < 0 or sum(groups) != rows:
         raise BadInput("damaged", "rows", f"{what} promises {rows:,} rows, its row groups {sum(groups):,}: {AGAIN}")
     if rows > max(1 << 20, stored):
-        raise BadInput(
-            "too-large",
-            "rows",
-            f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}",
-        )
+        message = f"{what} promises {rows:,} rows in {size_text(stored)} on the disk: equal rows are stored once; {AGAIN}"
+        raise BadInput("too-large", "rows", message)
 
 
 def check_writer(created_by: str | None, what: str) -> None:
@@ -211,9 +207,8 @@ def check_writer(created_by: str | None, what: str) -> None:
     version = re.match(r"\s*parquet-mr version (\d{1,4})\.(\d{1,4})\.(\d{1,4})(?!\d)", name)
     if "parquet-mr" in name and (version is None or tuple(map(int, version.groups())) < PADDED):
         least = ".".join(map(str, PADDED))
-        raise BadInput(
-            "unsupported", "writer", f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}"
-        )
+        message = f"{what} was written by parquet-mr before {least} (or does not say its version): {AGAIN}"
+        raise BadInput("unsupported", "writer", message)
 
 
 def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, what: str) -> int:
@@ -231,15 +226,12 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
         one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
         rows, cell = min(rows, one.rows), cell + one.cell
     if cell > CELL:
-        raise BadInput(
-            "too-large",
-            "row",
-            f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}",
-        )
+        message = f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}"
+        raise BadInput("too-large", "row", message)
     return rows
 
 
-def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
+def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> _Bound:
     pages = _pages(file, leaf, what)
     text = schema.physical_type == "BYTE_ARRAY"
     width = schema.length if schema.physical_type == "FIXED_LEN_BYTE_ARRAY" else WIDTHS[schema.physical_type]
@@ -252,31 +244,27 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> Bound:
         elif text and page.size:
             rows = max(1, min(rows, page.values * budget // page.size))
     if not schema.max_repetition_level:
-        return Bound(0 if text else width, rows)
+        return _Bound(0 if text else width, rows)
     width += LEVELS * schema.max_repetition_level  # each list in a list has offsets of its own
     longest = sum(page.values for page in pages)
     if longest * width > budget:
         longest = _longest(file, leaf, pages, schema.max_repetition_level, what)
     cell = longest * width
-    return Bound(cell, max(1, min(rows, budget // max(1, cell))))
+    return _Bound(cell, max(1, min(rows, budget // max(1, cell))))
 
 
-def _check_encodings(page: Page, schema: Any, what: str) -> None:
+def _check_encodings(page: _Page, schema: Any, what: str) -> None:
     if page.encoding in PREFIXED and schema.physical_type.endswith("BYTE_ARRAY"):
         name = PREFIXED[page.encoding]
-        raise BadInput(
-            "unsupported",
-            "encoding",
-            f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain).",
-        )
+        message = f"{what} is encoded as {name}, which is not read: write it again with the usual encodings (plain)."
+        raise BadInput("unsupported", "encoding", message)
     depths = (schema.max_definition_level, schema.max_repetition_level)
     if any(depth and encoding != RLE for depth, encoding in zip(depths, page.level_encodings, strict=False)):
-        raise BadInput(
-            "unsupported", "levels", f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}"
-        )
+        message = f"{what} has levels in an encoding that is out of use (only RLE is read): {AGAIN}"
+        raise BadInput("unsupported", "levels", message)
 
 
-def _pages(file: int, leaf: Any, what: str) -> list[Page]:
+def _pages(file: int, leaf: Any, what: str) -> list[_Page]:
     """The headers of all pages, found as pyarrow finds them."""
     at = leaf.data_page_offset
     if leaf.has_dictionary_page and 0 < leaf.dictionary_page_offset < at:
@@ -284,7 +272,7 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
     end = at + leaf.total_compressed_size
     if not 0 <= at <= end <= os.fstat(file).st_size:
         raise BadInput("damaged", "column", f"{what} lies beyond the end of the file: {AGAIN}")
-    pages: list[Page] = []
+    pages: list[_Page] = []
     while at < end:
         try:
             page = _page(file, at)
@@ -295,13 +283,12 @@ def _pages(file: int, leaf: Any, what: str) -> list[Page]:
         if at > end:
             raise BadInput("damaged", "page", f"{what} has a page that ends behind its column: {AGAIN}")
         if len(pages) > PAGES:
-            raise BadInput(
-                "too-large", "pages", f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
-            )
+            message = f"{what} has more than {PAGES:,} pages in a row group: write it again with larger pages."
+            raise BadInput("too-large", "pages", message)
     return pages
 
 
-def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> int:
+def _longest(file: int, leaf: Any, pages: list[_Page], most: int, what: str) -> int:
     """How many values the longest list has: those from one repetition level of 0 to the next."""
     longest = open_row = runs = 0
     for page in pages:
@@ -311,11 +298,8 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
         for level, count in _runs(_levels(file, page, leaf.compression.lower(), what), most.bit_length(), what):
             runs += 1
             if runs > RUNS:
-                raise BadInput(
-                    "too-large",
-                    "levels",
-                    f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups.",
-                )
+                message = f"{what} has more than {RUNS:,} runs of levels in a row group: write smaller row groups."
+                raise BadInput("too-large", "levels", message)
             if isinstance(level, int):
                 open_row = 1 if level == 0 else open_row + min(count, left)
                 longest = max(longest, open_row)
@@ -335,7 +319,7 @@ def _longest(file: int, leaf: Any, pages: list[Page], most: int, what: str) -> i
     return longest
 
 
-def _levels(file: int, page: Page, codec: str, what: str) -> bytes:
+def _levels(file: int, page: _Page, codec: str, what: str) -> bytes:
     """The repetition levels of a page, as they are encoded."""
     import pyarrow as pa
 

@@ -16,10 +16,11 @@ from neurotest import registry
 from neurotest.data import pages
 from neurotest.data.objects import INPUT_KEYS, LABEL_KEYS
 from neurotest.data.pages import AGAIN
-from neurotest.data.records import Content, Format, Ints, RecordSource, find_files, numbered
-from neurotest.data.source import Array, Source, Wanted, as_inputs
+from neurotest.data.records import Content, Format, Ints, RecordSource, find_files
+from neurotest.data.source import Array, Source, Wanted, as_inputs, number_classes
+from neurotest.data.spec import split_names
 from neurotest.errors import BadInput, near
-from neurotest.reading import check_unpacked, on_disk, reading, resolved, user_path
+from neurotest.reading import check_unpacked, on_disk, reading, resolved
 
 ID_KEYS = ("id", "key", "__key__", "image_id", "file_name", "filename")
 KIND = "a Parquet file"
@@ -29,10 +30,10 @@ LONGEST_TYPE = 80  # characters of a type in a sentence
 
 
 @registry.register("data source", "parquet", paper="", cost="rows are read when they are needed; 24 bytes in memory for each")
-def open_parquet(rest: str, wanted: Wanted) -> Source:
+def _open_parquet(rest: str, wanted: Wanted) -> Source:
     """Rows of Parquet files: `parquet:FILE`, a folder or a pattern, `#image,label,id` names the columns. Inputs are encoded
-    pictures (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
-    where, columns = _split(rest)
+    images (bytes, or the image feature of Hugging Face), lists of numbers, or tensors."""
+    where, columns = split_names(rest, "parquet")
     files = find_files(where, ".parquet", "parquet")
     table = _Table(files, f"parquet:{where}")
     image, label, key = _choose(table.names, columns, f"parquet:{where}")
@@ -46,13 +47,6 @@ def open_parquet(rest: str, wanted: Wanted) -> Source:
     return ParquetSource(table, image, key, count, form, labels, spec=f"parquet:{rest}", classes=classes)
 
 
-def _split(rest: str) -> tuple[str, list[str]]:
-    where, mark, names = rest.rpartition("#")
-    if not mark or user_path(rest, f"parquet:{rest}").exists():
-        return rest, []
-    return where, [name.strip() for name in names.split(",") if name.strip()]
-
-
 def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str | None, str | None]:
     """The columns of inputs, labels and ids: those that are named, or those that are called so."""
     if len(columns) > 3:
@@ -64,9 +58,8 @@ def _choose(names: list[str], columns: list[str], what: str) -> tuple[str, str |
         return columns[0], columns[1] if len(columns) > 1 else None, columns[2] if len(columns) > 2 else _known(names, ID_KEYS)
     image = _known(names, INPUT_KEYS)
     if image is None:
-        raise BadInput(
-            "not-found", "image", f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL"
-        )
+        message = f"{what} has no image column, only {', '.join(names)}: name it, parquet:FILE#IMAGE,LABEL"
+        raise BadInput("not-found", "image", message)
     return image, _known(names, LABEL_KEYS), _known([name for name in names if name != image], ID_KEYS)
 
 
@@ -98,9 +91,8 @@ class _Table:
                 if schema is None:
                     schema, self.names, self.about = opened.schema_arrow, names, opened.schema_arrow.metadata or {}
                 elif names != self.names:
-                    raise BadInput(
-                        "conflict", "columns", f"{what}: {file.name} has other columns than {files[0].name}: keep them apart."
-                    )
+                    message = f"{what}: {file.name} has other columns than {files[0].name}: keep them apart."
+                    raise BadInput("conflict", "columns", message)
                 for group in range(metadata.num_row_groups):
                     self.groups.append((number, group))
                     counts.append(metadata.row_group(group).num_rows)
@@ -150,11 +142,8 @@ class _Table:
             if (number, column) not in self._rows:
                 part, kind = _part(column, opened.schema_arrow.field(column).type, f"{self.what}, column {column}")
                 if any(f"{part}.".startswith(f"{name}.") for name in self.names if name != column):
-                    raise BadInput(
-                        "duplicate",
-                        "column",
-                        f"{self.what} has two columns that are called {part} (one in a structure): rename one.",
-                    )
+                    message = f"{self.what} has two columns that are called {part} (one in a structure): rename one."
+                    raise BadInput("duplicate", "column", message)
                 rows = pages.rows_at_once(handle, opened.metadata, group, part, _fixed(kind), where)
                 self._rows[number, column] = rows, part
             rows, part = self._rows[number, column]
@@ -179,11 +168,8 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if pa.types.is_struct(kind):
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if names.count("bytes") != 1:
-            raise BadInput(
-                "unsupported",
-                "files",
-                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
-            )
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the images."
+            raise BadInput("unsupported", "files", message)
         column, kind = f"{column}.bytes", kind.field("bytes").type
     inner = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
     while _is_list(inner):
@@ -191,9 +177,8 @@ def _part(column: str, kind: Any, what: str) -> tuple[str, Any]:
     if _is_list(kind) and not pa.types.is_primitive(inner):  # cells of text in lists have no bound
         raise BadInput("wrong-type", "lists", f"{what} holds lists of {_short(inner)}: expected numbers.")
     if pa.types.is_nested(inner):
-        raise BadInput(
-            "wrong-type", "column", f"{what} holds {_short(kind)}: expected pictures as bytes, lists of numbers, or tensors."
-        )
+        message = f"{what} holds {_short(kind)}: expected images as bytes, lists of numbers, or tensors."
+        raise BadInput("wrong-type", "column", message)
     return column, kind
 
 
@@ -289,20 +274,12 @@ def _together(column: Any) -> Array | None:
 
     if column.null_count:
         return None
-    if isinstance(column.type, pa.FixedShapeTensorType):
-        values = np.asarray(column.to_numpy_ndarray())
-    else:
-        shape, inner = [len(column)], column
-        while _is_list(inner.type):
-            if not len(inner) or not _even(inner):
-                return None
-            flat = inner.flatten()
-            shape.append(len(flat) // len(inner))
-            inner = flat
-        if inner.null_count or not (pa.types.is_integer(inner.type) or pa.types.is_floating(inner.type)):
-            return None
-        values = inner.to_numpy(zero_copy_only=False).reshape(shape)
-    values = _eight_bit(values) if values.dtype.kind in "iu" else values.astype(np.float32)
+    try:
+        tensors = isinstance(column.type, pa.FixedShapeTensorType)
+        values = _eight_bit(np.asarray(column.to_numpy_ndarray())) if tensors else _stacked(column, "")
+    except BadInput:
+        return None
+    values = values if values.dtype.kind in "iu" else values.astype(np.float32)
     return values if values.dtype in (np.uint8, np.float32) and np.isfinite(values).all() else None
 
 
@@ -322,15 +299,12 @@ def _check_text(column: Any, what: str) -> None:
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     longest = compute.max(compute.binary_length(texts)).as_py() if any(test(texts.type) for test in kinds) else 0
     if (longest or 0) > LONGEST_TEXT:
-        raise BadInput(
-            "too-large",
-            "text",
-            f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them.",
-        )
+        message = f"{what} holds a text of {longest:,} bytes; labels and ids have at most {LONGEST_TEXT:,}: shorten them."
+        raise BadInput("too-large", "text", message)
 
 
 def _content(scalar: Any, what: str) -> Content:
-    """Bytes of a picture, or values."""
+    """Bytes of an image, or values."""
     import pyarrow as pa
 
     kind = scalar.type
@@ -341,41 +315,32 @@ def _content(scalar: Any, what: str) -> Content:
     if pa.types.is_struct(kind):  # {"bytes": ..., "path": ...}, the image feature of Hugging Face
         names = [kind.field(i).name for i in range(kind.num_fields)]
         if "bytes" not in names or not scalar["bytes"].is_valid:
-            raise BadInput(
-                "unsupported",
-                "files",
-                f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the pictures.",
-            )
+            message = f"{what} names files instead of holding them ({', '.join(names)}): embed the bytes of the images."
+            raise BadInput("unsupported", "files", message)
         scalar = scalar["bytes"]
         kind = scalar.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return bytes(scalar.as_py())
     if _is_list(kind):
-        return _values(scalar, what)
-    raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected pictures as bytes, lists of numbers, or tensors.")
+        return _stacked(scalar.values, what)
+    raise BadInput("wrong-type", "column", f"{what} holds {kind}: expected images as bytes, lists of numbers, or tensors.")
 
 
-def _values(scalar: Any, what: str) -> Array:
-    """Nested lists as an array."""
+def _stacked(values: Any, what: str) -> Array:
+    """Numbers in nested lists as an array."""
     import pyarrow as pa
 
-    shape, values = [], scalar.values
-    count = len(values)
-    shape.append(count)
+    shape = [len(values)]
     while _is_list(values.type):
         inner = values.flatten()
-        if count == 0 or len(inner) % count or not _even(values):
+        if not len(values) or not _even(values):
             raise BadInput("wrong-shape", "lists", f"{what} holds ragged lists: every input needs rows of one length.")
-        shape.append(len(inner) // count)
-        values, count = inner, len(inner)
+        shape.append(len(inner) // len(values))
+        values = inner
     if values.null_count or not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type)):
-        raise BadInput(
-            "wrong-type",
-            "lists",
-            f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers.",
-        )
-    array = values.to_numpy(zero_copy_only=False).reshape(shape)
-    return _eight_bit(array) if array.dtype.kind in "iu" else array
+        message = f"{what} holds lists of {values.type}{' with gaps' if values.null_count else ''}: expected numbers."
+        raise BadInput("wrong-type", "lists", message)
+    return _eight_bit(values.to_numpy(zero_copy_only=False).reshape(shape))
 
 
 def _even(values: Any) -> bool:
@@ -385,8 +350,8 @@ def _even(values: Any) -> bool:
 
 def _eight_bit(array: Array) -> Array:
     """Integers of any width as 8 bits, where they are; Python's lists of pixels come as 64."""
-    fits = array.dtype != np.uint8 and array.size and array.min() >= 0 and array.max() <= 255
-    return array.astype(np.uint8) if fits else array
+    fits = array.dtype.kind in "iu" and array.size and array.min() >= 0 and array.max() <= 255
+    return array.astype(np.uint8, copy=False) if fits else array
 
 
 def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, tuple[str, ...] | None]:
@@ -398,26 +363,19 @@ def _labels(table: _Table, column: str, count: int, what: str) -> tuple[Array, t
         kind = part.type
         text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
         if part.null_count:
-            raise BadInput(
-                "missing", "labels", f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
-            )
+            message = f"{what}: the column {column} has gaps: every row needs a label, or leave the column out."
+            raise BadInput("missing", "labels", message)
         if not (text or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-            raise BadInput(
-                "wrong-type",
-                "labels",
-                f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names.",
-            )
+            message = f"{what}: the column {column} holds {_short(kind)}: labels are class numbers or class names."
+            raise BadInput("wrong-type", "labels", message)
         parts.append(texts.numbers(part) if text else part.to_numpy(zero_copy_only=False))
         if bool(texts.known) != text:
-            raise BadInput(
-                "conflict",
-                "labels",
-                f"{what}: the column {column} holds names in one file and numbers in another: keep them apart.",
-            )
+            message = f"{what}: the column {column} holds names in one file and numbers in another: keep them apart."
+            raise BadInput("conflict", "labels", message)
     numbers = np.concatenate(parts)
     if not texts.known:
         return numbers, _hugging_face(table.about, column)
-    order, names = numbered(list(texts.known))
+    order, names = number_classes(list(texts.known))
     return order[numbers], names
 
 
@@ -434,9 +392,8 @@ class _Texts:
 
         _check_text(column, self.what)
         if pa.types.is_nested(column.type) and not pa.types.is_dictionary(column.type):
-            raise BadInput(
-                "wrong-type", "column", f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
-            )
+            message = f"{self.what} holds {_short(column.type)}: labels and ids are text or numbers."
+            raise BadInput("wrong-type", "column", message)
         with reading(self.what, KIND, hint=AGAIN):
             coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
             indices = coded.indices.cast(pa.int64()).fill_null(-1).to_numpy()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,16 +15,16 @@ import numpy.typing as npt
 
 from neurotest.arrays import read_content, read_header
 from neurotest.data.ahead import ahead
-from neurotest.data.folder import MAX_FILE, Picture, decode_picture, open_image
+from neurotest.data.folder import MAX_FILE, ImageFile, decode_image, open_image
 from neurotest.data.source import Array, Source, Wanted, as_inputs, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess, Unusable
+from neurotest.images import Preprocess, Unusable
 from neurotest.reading import user_path
 
 if TYPE_CHECKING:
     from PIL import Image
 
-Content = bytes | Array  # an encoded picture, or values
+Content = bytes | Array  # an encoded image, or values
 Ints = npt.NDArray[np.int64]
 
 
@@ -36,18 +36,14 @@ def find_files(where: str, suffix: str, prefix: str) -> list[Path]:
     elif path.is_file():
         return [path]
     else:
-        files = [file for pattern in braces(str(path)) for file in _matching(pattern)]
+        files = [file for pattern in _braces(str(path)) for file in _matching(pattern)]
     files = [file for file in files if not file.is_dir()]
     if not files:
-        raise BadInput(
-            "not-found", "files", f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
-        )
+        message = f"{prefix}:{where}: there is no {suffix} file; check the path (it is relative to {Path.cwd()})."
+        raise BadInput("not-found", "files", message)
     if others := [file for file in files if not file.is_file()]:
-        raise BadInput(
-            "not-a-file",
-            "files",
-            f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it.",
-        )
+        message = f"{prefix}:{others[0]} is a pipe, a device or a link to nothing; {suffix} files are read: remove it."
+        raise BadInput("not-a-file", "files", message)
     return files
 
 
@@ -65,7 +61,7 @@ def _matching(pattern: str) -> list[Path]:
     return sorted({file for file, names in hidden if names <= spelled})
 
 
-def braces(pattern: str) -> list[str]:
+def _braces(pattern: str) -> list[str]:
     """Shards as WebDataset writes them.
 
     >>> braces("train-{08..10}.tar")
@@ -76,7 +72,7 @@ def braces(pattern: str) -> list[str]:
     first, dots, last = inner.partition("..")
     if not (opened and closed and dots and first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 10**7):
         return [pattern]
-    return [head + str(n).zfill(len(first)) + end for n in range(int(first), int(last) + 1) for end in braces(tail)]
+    return [head + str(n).zfill(len(first)) + end for n in range(int(first), int(last) + 1) for end in _braces(tail)]
 
 
 class Format:
@@ -84,7 +80,7 @@ class Format:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], preprocess: Preprocess | None) -> None:
         self.shape, self.dtype = shape, dtype
-        self.preprocess = preprocess  # None: values, no pictures
+        self.preprocess = preprocess  # None: values, no images
 
     @classmethod
     def of(cls, content: Content, wanted: Wanted, name: str) -> Format:
@@ -99,11 +95,8 @@ class Format:
         if wanted.shape is not None:
             if len(wanted.shape) != 3 or wanted.shape[0] not in (1, 3):
                 expected = shape_text(wanted.shape)
-                raise BadInput(
-                    "unsuitable",
-                    "channels",
-                    f"{name} is a picture of 1 or 3 channels, the target expects {expected}; save values instead.",
-                )
+                message = f"{name} is an image of 1 or 3 channels, the target expects {expected}; save values instead."
+                raise BadInput("unsuitable", "channels", message)
             channels, size = wanted.shape[0], wanted.shape[1:]
         if wanted.preprocess.fits_any_size:
             size = wanted.preprocess.output(None if wanted.shape is None else size)  # type: ignore[arg-type]
@@ -112,23 +105,22 @@ class Format:
     def input(self, content: Content, name: str) -> Array:
         if self.preprocess is None:
             if isinstance(content, bytes):
-                raise BadInput("conflict", "picture", f"{name} is a picture, the first input holds values: keep them apart.")
+                raise BadInput("conflict", "image", f"{name} is an image, the first input holds values: keep them apart.")
             values = _arranged(as_inputs(content[None], name)[0], self.shape, name)
             if values.shape != self.shape or values.dtype != self.dtype:
-                raise BadInput(
-                    "wrong-shape",
-                    "input",
+                message = (
                     f"{name} holds {shape_text(values.shape)} {values.dtype}, the first input {shape_text(self.shape)} "
-                    f"{self.dtype}: all must be alike; resize or leave it out.",
+                    f"{self.dtype}: all must be alike; resize or leave it out."
                 )
+                raise BadInput("wrong-shape", "input", message)
             return values
         if not isinstance(content, bytes):
-            raise BadInput("conflict", "values", f"{name} holds values, the first input is a picture: keep them apart.")
-        picture = Picture(Path(name), name, None, image=partial(_opened, content, name))
+            raise BadInput("conflict", "values", f"{name} holds values, the first input is an image: keep them apart.")
+        image = ImageFile(Path(name), name, None, image=partial(_opened, content, name))
         try:
-            return decode_picture(picture, self.shape, self.preprocess).x
+            return decode_image(image, self.shape, self.preprocess).x
         except Unusable as error:
-            resize = f"; --resize {self.shape[1]} fits pictures of any size" if "expected" in str(error) else ""
+            resize = f"; --resize {self.shape[1]} fits images of any size" if "expected" in str(error) else ""
             raise BadInput("unreadable", "input", f"{name} cannot be used ({error}): repair or leave it out{resize}.") from error
 
 
@@ -136,11 +128,8 @@ def _opened(content: bytes, name: str) -> Image.Image:
     from PIL import Image
 
     if len(content) > MAX_FILE:
-        raise BadInput(
-            "too-large",
-            "file",
-            f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out.",
-        )
+        message = f"{name} has {len(content):,} bytes; an image has at most {MAX_FILE >> 20} MiB: shrink or leave it out."
+        raise BadInput("too-large", "file", message)
     try:
         return open_image(content)
     except Unusable as error:
@@ -152,7 +141,7 @@ def _opened(content: bytes, name: str) -> Image.Image:
 
 
 def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
-    """A flat list in the shape of an input; a grey picture gets its channel."""
+    """A flat list in the shape of an input; a grey image gets its channel."""
     if shape is None or values.shape == shape:
         return values
     if values.ndim == 1 and values.size == int(np.prod(shape)):
@@ -160,23 +149,13 @@ def _arranged(values: Array, shape: tuple[int, ...] | None, name: str) -> Array:
     return values[None] if (1, *values.shape) == shape else values
 
 
-def numbered(labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
-    """Class numbers and names, in the order of the names as text; numpy would take the memory of the longest for each."""
-    names = sorted(set(labels))
-    numbers = {name: number for number, name in enumerate(names)}
-    return np.array([numbers[label] for label in labels], np.int64), tuple(names)
-
-
 def array_of(content: bytes, name: str) -> Array:
     """The array in a `.npy`; its header is checked against what there is before anything is allocated."""
     stream = io.BytesIO(content)
     header = read_header(stream, name)
     if header.nbytes != len(content) - stream.tell():
-        raise BadInput(
-            "damaged",
-            "size",
-            f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?",
-        )
+        message = f"{name}: its header promises {header.nbytes} bytes, it holds {len(content) - stream.tell()}: damaged?"
+        raise BadInput("damaged", "size", message)
     return read_content(stream, header, name)
 
 
@@ -205,29 +184,17 @@ class RecordSource(Source):
     def _rows(self, index: Ints) -> Array:
         rows = np.empty((len(index), *self.shape), self.dtype)
         numbers = self._at[index]
-        names = _Names(self, numbers)
-        for (i, _), decoded in ahead(partial(_input, self._form, names), self.fetch(numbers), count=len(numbers)):
+        for (i, _), decoded in ahead(partial(self._input, numbers), self.fetch(numbers), count=len(numbers)):
             rows[i] = decoded()
         return rows
 
+    def _input(self, numbers: Ints, record: tuple[int, Content]) -> Array:
+        place, content = record
+        try:
+            return self._form.input(content, "")
+        except BadInput:  # again, with its name in the sentence
+            (name,) = self.record_names(numbers[place : place + 1])
+            return self._form.input(content, f"{self.what}, {name}")
+
     def _keep(self, index: Ints) -> None:
         self._at = self._at[index]
-
-
-class _Names:
-    """Names that are looked up when something is wrong."""
-
-    def __init__(self, source: RecordSource, numbers: Ints) -> None:
-        self.source, self.numbers = source, numbers
-
-    def __getitem__(self, i: int) -> str:
-        (name,) = self.source.record_names(self.numbers[i : i + 1])
-        return f"{self.source.what}, {name}"
-
-
-def _input(form: Format, names: _Names, numbered: tuple[int, Content]) -> Array:
-    i, content = numbered
-    try:
-        return form.input(content, "")
-    except BadInput:
-        return form.input(content, names[i])  # again, with its name in the sentence

@@ -14,40 +14,30 @@ HERE = (*embedded.PARTS, speech.NAME, lanes.NAME)  # embedded or generated
 
 
 @registry.register("data source", "zoo", paper="", cost="the images are held in memory; unpacking 10,000 takes about 0.3 s")
-def open_zoo(rest: str, wanted: Wanted) -> Source:
+def _open_zoo(rest: str, wanted: Wanted) -> Source:
     """Data sets by name: `zoo:NAME/SPLIT` (embedded), `zoo:NAME-full/SPLIT` (complete), `zoo:NAME/nss-pool@SEED` (generated)."""
     name, _, split = rest.partition("/")
     if name not in HERE:
-        from neurotest.data import complete  # archives and their readers
+        from neurotest.data import fetch  # archives and their readers
 
-        if name not in complete.SETS:
-            nearest = near(name, [*HERE, *complete.SETS])
-            raise BadInput(
-                "unknown-name",
-                "data",
-                f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test",
-            )
+        if name not in fetch.SETS:
+            nearest = near(name, [*HERE, *fetch.SETS])
+            message = f"zoo:{rest}: there is no data set {name!r}. {nearest} Write zoo:NAME/SPLIT, like zoo:mnist/test"
+            raise BadInput("unknown-name", "data", message)
     if not split:
         raise BadInput("missing", "split", f"zoo:{name} names no split: write zoo:{name}/test or zoo:{name}/train")
     split, at, seed = split.partition("@")
     if split in ("train", "test"):
         if at:
-            raise BadInput(
-                "syntax",
-                "split",
-                f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000",
-            )
+            message = f"zoo:{rest}: {split} has no seed; a slice is zoo:{name}/{split}[:1000] or zoo:{name}/{split}@0:1000"
+            raise BadInput("syntax", "split", message)
         return _plain(name, split, wanted)
     if split not in registry.names("split"):
-        raise BadInput(
-            "unknown-name",
-            "split",
-            f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}",
-        )
+        message = f"zoo:{rest}: {name} has no split {split!r}. {near(split, ['train', 'test', *registry.entries('split')])}"
+        raise BadInput("unknown-name", "split", message)
     if not re.fullmatch(r"\d{1,18}", seed):
-        raise BadInput(
-            "out-of-range", "seed", f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0"
-        )
+        message = f"zoo:{rest}: seed {seed!r}; expected an integer of at least 0, such as zoo:{name}/{split}@0"
+        raise BadInput("out-of-range", "seed", message)
     source: Source = registry.find("split", split).make(source=_plain(name, "test", Wanted()), seed=int(seed))
     source.spec = f"zoo:{rest}"
     return source
@@ -64,29 +54,29 @@ def _plain(name: str, split: str, wanted: Wanted) -> Source:
     if name in embedded.PARTS:
         x, y, classes = embedded.load(name, split)
         return ArraySource(x[: wanted.first], y[: wanted.first], spec=spec, classes=classes)
-    from neurotest.data import complete
+    from neurotest.data import fetch
 
-    return complete.read(name, split, wanted, spec=spec)
+    return fetch.read(name, split, wanted, spec=spec)
 
 
 def listed() -> list[dict[str, Any]]:
     """Every data set: how it is written, whether its test split is here, and the command that brings it."""
     from neurotest import zoo
-    from neurotest.data import complete
+    from neurotest.data import fetch
 
     generated = (speech.NAME, lanes.NAME)
     rows = [{"name": name, "spec": f"zoo:{name}/test", "here": True, "get": ""} for name in generated]
     for name, parts in embedded.PARTS.items():
         here = all(zoo.packaged(f"data/{file}") for file in parts["test"].files)
         rows.append({"name": name, "spec": f"zoo:{name}/test", "here": here, "get": "" if here else zoo.LAB})
-    for name in complete.SETS:
-        spec, get = f"zoo:{name}/test", f"neurotest data get {name.removesuffix(complete.FULL)}"
+    for name in fetch.SETS:
+        spec, get = f"zoo:{name}/test", f"neurotest data get {name.removesuffix(fetch.FULL)}"
         rows.append({"name": name, "spec": spec, "here": _complete(spec), "get": get})
     return rows
 
 
 def _complete(spec: str) -> bool:
     try:
-        return bool(len(open_zoo(spec.removeprefix("zoo:"), Wanted(first=1))))
+        return bool(len(_open_zoo(spec.removeprefix("zoo:"), Wanted(first=1))))
     except BadInput:
         return False

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from neurotest.audio import is_audio
 from neurotest.errors import BadInput
+from neurotest.images import Preprocess
 from neurotest.levels import levels_of
-from neurotest.pictures import Preprocess
-from neurotest.sounds import is_sound
 
 Array = npt.NDArray[Any]
 CHUNK = 1 << 24  # bytes looked at in one go: large enough for numpy, small beside the data
 IN_MEMORY = 1 << 30  # up to so many bytes are kept; beyond that inputs are decoded each time they are read
-MANY = 10_000  # inputs compared in one go: what is kept of all small ones would outweigh everything else that is kept per input
+ROWS_COMPARED = 10_000  # in one go: what is kept of all small inputs would outweigh everything else that is kept per input
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What a reader needs beside the spec: the target's input shape, how pictures are fitted, how strict, how far it is read."""
+    """What a reader needs beside the spec: the target's input shape, how images are fitted, how strict, how far it is read."""
 
     shape: tuple[int, ...] | None = None
     preprocess: Preprocess = field(default_factory=Preprocess)
@@ -68,6 +68,13 @@ def content_ids(x: Array) -> npt.NDArray[np.str_]:
         one.update(row.data)
         ids[i] = one.hexdigest()
     return ids
+
+
+def number_classes(labels: Sequence[str]) -> tuple[Array, tuple[str, ...]]:
+    """Class numbers and names, in the order of the names as text; numpy would take the memory of the longest for each."""
+    names = sorted(set(labels))
+    numbers = {name: number for number, name in enumerate(names)}
+    return np.array([numbers[label] for label in labels], np.int64), tuple(names)
 
 
 def quick_keys(x: Array) -> npt.NDArray[np.uint64]:
@@ -123,7 +130,7 @@ class Source:
         self.skipped = tuple(skipped)
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
-        self.rate: int | None = None  # samples a second, of sound
+        self.rate: int | None = None  # samples a second, of audio
         # Labels that are no integers are quantities, which only a network that predicts one can use.
         self.quantities: npt.NDArray[np.floating[Any]] | None = None
         self.labels: npt.NDArray[np.int64] | None = None
@@ -170,9 +177,9 @@ class Source:
         """Positions of the inputs that `other` holds, too, byte for byte. Hashed is only what agrees at first sight."""
         if (self.dtype, self.shape) != (other.dtype, other.shape):
             return np.empty(0, dtype=np.int64)
-        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(MANY))])
+        theirs = np.concatenate([np.empty(0, dtype=np.uint64), *(quick_keys(rows) for rows in other._chunks(ROWS_COMPARED))])
         places, start = [np.empty(0, dtype=np.int64)], 0
-        for rows in self._chunks(MANY):
+        for rows in self._chunks(ROWS_COMPARED):
             keys = quick_keys(rows)
             alike = np.flatnonzero(np.isin(keys, theirs))
             if len(alike):
@@ -234,31 +241,24 @@ class Source:
 
     def _check_originals(self, originals: Source) -> None:
         if (len(originals), originals.shape) != (len(self), self.shape):
-            raise BadInput(
-                "wrong-count",
-                "originals",
+            message = (
                 f"{originals.what} has {len(originals)} inputs of {shape_text(originals.shape)}: as originals of {self.what} "
-                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order.",
+                f"there must be {len(self)} of {shape_text(self.shape)}, in the same order."
             )
+            raise BadInput("wrong-count", "originals", message)
 
     def _checked(self, index: npt.ArrayLike) -> npt.NDArray[np.int64]:
         indices = np.asarray(index)
         if indices.dtype == bool and indices.shape == (len(self),):
             return np.flatnonzero(indices)
         if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-            raise BadInput(
-                "wrong-type",
-                "index",
-                f"index of shape {indices.shape}, type {indices.dtype}: expected positions 0..{len(self) - 1}.",
-            )
+            message = f"index of shape {indices.shape}, type {indices.dtype}: expected positions 0..{len(self) - 1}."
+            raise BadInput("wrong-type", "index", message)
         positions = indices.astype(np.int64)
         if positions.size and (positions.min() < 0 or positions.max() >= len(self)):
             wrong = positions.min() if positions.min() < 0 else positions.max()
-            raise BadInput(
-                "out-of-range",
-                "position",
-                f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1}).",
-            )
+            message = f"position {wrong} is outside {self.what}, which has {len(self)} inputs (0..{len(self) - 1})."
+            raise BadInput("out-of-range", "position", message)
         return positions
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:
@@ -269,7 +269,7 @@ class Source:
 
 
 class ArraySource(Source):
-    """Inputs held in memory: `x` is (n, *shape): uint8, int16 of sound, or floating point (kept as float32, all finite)."""
+    """Inputs held in memory: `x` is (n, *shape): uint8, int16 of audio, or floating point (kept as float32, all finite)."""
 
     def __init__(self, x: npt.ArrayLike, labels: npt.ArrayLike | None = None, **about: Any) -> None:
         array = as_inputs(np.asarray(x), about.get("spec") or "the data")
@@ -284,7 +284,7 @@ class ArraySource(Source):
 
     def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as the spec it was opened by; data that only this process has travel themselves."""
-        from neurotest.data.reopening import reopened
+        from neurotest.data.spec import reopened
 
         if self._origin is None:
             return object.__reduce_ex__(self, 2)  # type: ignore[return-value]
@@ -295,11 +295,8 @@ class ArraySource(Source):
 def as_inputs(x: Array, what: str) -> Array:
     """`x` as C-contiguous uint8, int16 or finite float32, or a sentence that says why it cannot be."""
     if x.ndim < 2:
-        raise BadInput(
-            "wrong-shape",
-            "inputs",
-            f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features).",
-        )
+        message = f"{what}: inputs of shape {x.shape}; expected (count, channels, height, width) or (count, features)."
+        raise BadInput("wrong-shape", "inputs", message)
     if 0 in x.shape[1:]:
         raise BadInput("empty", "inputs", f"{what}: inputs of shape {x.shape} are empty; each needs at least one value.")
     check_input_dtype(x.dtype, what, x.shape)
@@ -312,14 +309,11 @@ def as_inputs(x: Array, what: str) -> Array:
 
 
 def check_input_dtype(dtype: np.dtype[Any], what: str, shape: Sequence[int]) -> None:
-    """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of sound."""
-    if dtype != np.uint8 and dtype.kind != "f" and not is_sound(dtype, tuple(shape[1:])):
+    """shape: of the whole array; rows of integers are the usual form of text, those of 16 bits of audio."""
+    if dtype != np.uint8 and dtype.kind != "f" and not is_audio(dtype, tuple(shape[1:])):
         tokens = " (numbers of tokens? Text models are not supported)" if dtype.kind in "iu" and len(shape) == 2 else ""
-        raise BadInput(
-            "wrong-type",
-            "inputs",
-            f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of sound, int16.",
-        )
+        message = f"{what}: inputs of type {dtype}{tokens}; save them as uint8 (0..255), float32 or, of audio, int16."
+        raise BadInput("wrong-type", "inputs", message)
 
 
 def _check_finite(x: Array, what: str) -> None:
@@ -328,11 +322,8 @@ def _check_finite(x: Array, what: str) -> None:
         rows = x[i : i + step]
         if not np.isfinite(rows).all():
             first = i + int(np.argmin(np.isfinite(rows).reshape(len(rows), -1).all(axis=1)))
-            raise BadInput(
-                "not-finite",
-                "inputs",
-                f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs.",
-            )
+            message = f"{what}: input {first} holds NaN or infinity (as float32); repair or leave out such inputs."
+            raise BadInput("not-finite", "inputs", message)
 
 
 def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
@@ -341,15 +332,11 @@ def _column(labels: npt.ArrayLike, count: int, what: str) -> Array:
         numbers = numbers[:, 0]
     if numbers.ndim != 1:
         hint = " (one-hot? save y.argmax(axis=1))" if numbers.ndim == 2 else ""
-        raise BadInput(
-            "wrong-shape",
-            "labels",
-            f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}.",
-        )
+        message = f"{what}: labels of shape {numbers.shape}; expected one class number per input, ({count},){hint}."
+        raise BadInput("wrong-shape", "labels", message)
     if len(numbers) != count:
-        raise BadInput(
-            "wrong-count", "labels", f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one."
-        )
+        message = f"{what}: {len(numbers)} labels for {count} inputs; each input needs exactly one."
+        raise BadInput("wrong-count", "labels", message)
     return numbers
 
 
@@ -360,9 +347,8 @@ def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.
         return None
     if not np.isfinite(numbers).all():
         first = int(np.argmin(np.isfinite(numbers)))
-        raise BadInput(
-            "not-finite", "labels", f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs."
-        )
+        message = f"{what}: the label of input {first} is {numbers[first]}: repair or leave out such inputs."
+        raise BadInput("not-finite", "labels", message)
     return numbers
 
 
@@ -381,21 +367,15 @@ def check_classes(source: Source) -> None:
 def _checked_labels(labels: npt.ArrayLike, count: int, classes: tuple[str, ...] | None, what: str) -> npt.NDArray[np.int64]:
     numbers = _column(labels, count, what)
     if numbers.dtype.kind not in "iu":
-        raise BadInput(
-            "wrong-type",
-            "labels",
-            f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class.",
-        )
+        message = f"{what}: labels of type {numbers.dtype}; expected class numbers (integers), 0 for the first class."
+        raise BadInput("wrong-type", "labels", message)
     whole = numbers.astype(np.int64)
     limit = None if classes is None else len(classes)
     wrong = np.flatnonzero((whole < 0) | (limit is not None and whole >= limit))
     if wrong.size:
         allowed = "0 or more" if limit is None else f"0..{limit - 1}"
-        raise BadInput(
-            "out-of-range",
-            "labels",
-            f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}.",
-        )
+        message = f"{what}: label {numbers[wrong[0]]} of input {wrong[0]} is out of range; class numbers are {allowed}."
+        raise BadInput("out-of-range", "labels", message)
     return whole
 
 
@@ -406,15 +386,9 @@ def check_shape(source: Source, shape: tuple[int, ...]) -> None:
         return
     mismatch = f"{source.what} has inputs of {shape_text(have)}, the target expects {shape_text(shape)}"
     if len(shape) == 3 and have == (*shape[1:], shape[0]):
-        raise BadInput(
-            "wrong-shape",
-            "channels",
-            f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2).",
-        )
+        message = f"{mismatch}: the channels come last; write npz:FILE#x,y,nhwc or save x.transpose(0, 3, 1, 2)."
+        raise BadInput("wrong-shape", "channels", message)
     if int(np.prod(have)) == int(np.prod(shape)):
-        raise BadInput(
-            "wrong-shape",
-            "order",
-            f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant.",
-        )
+        message = f"{mismatch}: as many values, arranged otherwise; save x.reshape(-1, *{tuple(shape)}) if that is meant."
+        raise BadInput("wrong-shape", "order", message)
     raise BadInput("wrong-shape", "inputs", f"{mismatch}; bring inputs of that size, or correct --size.")

@@ -1,7 +1,11 @@
-"""AudioMNIST by speaker: `zoo:speakers-full/SPLIT`, from recordings that are on this machine."""
+"""AudioMNIST by speaker: `zoo:speakers-full/SPLIT`, from recordings that are on this machine.
+
+Sixty people say digits, and who speaks is the class. The recordings are no part of this project.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,15 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import files
+from neurotest.audio import RATES
 from neurotest.data.ahead import ahead
+from neurotest.data.audio import LONGEST, resampled
 from neurotest.data.npz import open_npz
-from neurotest.data.sound import LONGEST, resampled
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
 from neurotest.reading import reason
-from neurotest.sounds import RATES
-from neurotest.zoo.speakers import CLASSES, DIGITS, NAME, RATE, SAMPLES, TAKES, stem
+from neurotest.zoo import FAMILIES
 
+NAME = "speakers"
+CLASSES, RATE, SAMPLES = FAMILIES[NAME].classes, 16_000, 16_000
+DIGITS = 10
+TAKES = {"train": (0, 1, 2, 3), "test": (4,)}  # of every digit: a network is tested on takes that it never heard
 MATERIAL = "audiomnist-16k"
 ENDINGS = (".flac", ".wav")
 PEAK = 0.5  # of full scale: most recordings are so soft that volume alone would tell rooms apart
@@ -45,9 +53,8 @@ def get(folder: Path | None, progress: Progress | None = None) -> Path:
         return place
     folder = folder or _material()
     if folder is None:
-        raise BadInput(
-            "missing", "from", f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR."
-        )
+        message = f"{NAME} is not fetched: get AudioMNIST from {WHERE} and name its folder `data` with --from DIR."
+        raise BadInput("missing", "from", message)
     for number, split in enumerate(TAKES, start=1):
         x, y = _decoded(folder, split)
         with files.whole(_kept(split)) as part, open(part, "wb") as out:
@@ -73,25 +80,21 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
         return source.read(np.arange(len(source))), source.labels
     folder = _material()
     if folder is None:
-        raise BadInput(
-            "not-found",
-            "data",
+        message = (
             f"{spec}: AudioMNIST is not in {_kept(split).parent}: get it from {WHERE} and run `neurotest data get {NAME} --from "
-            "DIR`.",
+            "DIR`."
         )
+        raise BadInput("not-found", "data", message)
     return _decoded(folder, split)
 
 
 def _decoded(folder: Path, split: str) -> tuple[NDArray[np.int16], NDArray[np.int64]]:
     """(n, 1, SAMPLES) and the speakers' numbers, speaker by speaker and digit by digit."""
     if not folder.is_dir():
-        raise BadInput(
-            "not-found",
-            "from",
-            f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}.",
-        )
-    names = [(label, stem(person, digit, take)) for label, person in enumerate(CLASSES) for digit in range(DIGITS)
-             for take in TAKES[split]]  # fmt: skip
+        message = f"--from {folder}: there is no such folder; name the one that holds the folders 01 to {CLASSES[-1]}."
+        raise BadInput("not-found", "from", message)
+    takes = itertools.product(enumerate(CLASSES), range(DIGITS), TAKES[split])
+    names = [(label, f"{person}/{digit}_{person}_{take}") for (label, person), digit, take in takes]
     x = np.zeros((len(names), 1, SAMPLES), np.int16)
     for row, (_, decoded) in zip(x, ahead(lambda name: _take(folder, name[1]), names), strict=True):
         samples = decoded()
@@ -105,20 +108,16 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
 
     file = next((folder / (name + ending) for ending in ENDINGS if (folder / (name + ending)).is_file()), None)
     if file is None:
-        raise BadInput(
-            "not-found", "files", f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}."
-        )
+        message = f"{folder}: {name}{ENDINGS[0]} of AudioMNIST is missing; get the whole set from {WHERE}."
+        raise BadInput("not-found", "files", message)
     try:
         about = soundfile.info(file)
         if about.frames * about.channels > LONGEST * RATES[1]:
-            raise BadInput(
-                "wrong-shape",
-                "sound",
-                f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}.",
-            )
+            message = f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}."
+            raise BadInput("wrong-shape", "audio", message)
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)
     except (soundfile.SoundFileError, OSError) as error:
-        raise BadInput("unreadable", "sound", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
+        raise BadInput("unreadable", "audio", f"{file} cannot be read ({reason(error)}): get it again from {WHERE}.") from error
     mono = samples.mean(axis=1) if rate == RATE else resampled(samples.mean(axis=1), rate, RATE)
     louder = PEAK * 32768 / max(float(np.abs(mono).max(initial=0.0)), 1e-9)
     return np.asarray(np.rint(mono[:SAMPLES] * louder), np.int16)

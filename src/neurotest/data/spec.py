@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
+from typing import Any
 
 import numpy as np
 
 from neurotest import registry
+from neurotest.audio import is_audio
 from neurotest.data.objects import AnyData, from_object
 from neurotest.data.source import ArraySource, Origin, Source, Wanted, check_shape
 from neurotest.errors import BadInput, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.public import public
 from neurotest.reading import user_path
-from neurotest.sounds import is_sound
 
 SPELLINGS = (
     "npz:FILE#x,y, dir:FOLDER, dir:FOLDER#LABELS.csv, parquet:FILE#image,label, webdataset:FILES.tar, wav:FOLDER, "
@@ -39,7 +41,7 @@ def data(
 
     spec: text such as `dir:photos` or `npz:pool.npz#x,y`, an array or tensor, a pair (inputs, labels), a torch Dataset or
     DataLoader, a Dataset of Hugging Face, or a column of paths. shape: of one input, as the target has it; others are refused.
-    preprocess: how pictures of another size, or sounds of another rate, are fitted. strict: fail on a damaged file instead of
+    preprocess: how images of another size, or audio of another rate, are fitted. strict: fail on a damaged file instead of
     leaving it out.
     """
     if limit is not None and limit < 1:
@@ -50,7 +52,7 @@ def data(
         text = os.fspath(spec).strip()
         where, part = split_slice(text)
         wanted = _wanted(shape, preprocess, strict, _first(part, limit))
-        source = open_source(where, wanted)
+        source = _open_source(where, wanted)
         if isinstance(source, ArraySource):  # others travel as what they know of their files
             source._origin = Origin(absolute(where), wanted, np.arange(len(source)))
     else:
@@ -64,24 +66,28 @@ def data(
     return source
 
 
+def split_names(rest: str, prefix: str) -> tuple[str, list[str]]:
+    """The path and the names of `WHERE#a,b`; the name of a file may itself hold a #."""
+    where, mark, names = rest.rpartition("#")
+    if not mark or user_path(rest, f"{prefix}:{rest}").exists():
+        return rest, []
+    return where, [name.strip() for name in names.split(",") if name.strip()]
+
+
 def _check_rate(source: Source, preprocess: Preprocess | None) -> None:
-    """Let sound whose rate nobody knows have the target's, and refuse one that has another."""
-    if not is_sound(source.dtype, source.shape):
+    """Let audio whose rate nobody knows have the target's, and refuse one that has another."""
+    if not is_audio(source.dtype, source.shape):
         return
     rate = None if preprocess is None else preprocess.rate
     if source.rate is None and rate is None:
-        raise BadInput(
-            "missing",
-            "rate",
-            f"{source.what} holds 16-bit samples, that is sound: say how many there are a second, --rate 16000.",
-        )
+        message = f"{source.what} holds 16-bit samples, that is audio: say how many there are a second, --rate 16000."
+        raise BadInput("missing", "rate", message)
     if source.rate is not None and rate is not None and source.rate != rate:
-        raise BadInput(
-            "conflict",
-            "rate",
+        message = (
             f"{source.what} has {source.rate} samples a second, the target takes {rate}: bring it at that rate, or as files "
-            "(wav:FOLDER), which are resampled.",
+            "(wav:FOLDER), which are resampled."
         )
+        raise BadInput("conflict", "rate", message)
     source.rate = source.rate or rate
 
 
@@ -102,11 +108,8 @@ def split_slice(spec: str) -> tuple[str, slice]:
     pieces = [piece.strip() for piece in inner.split(":")]
     numbers = all(re.fullmatch(r"(-?\d{1,18})?", piece) for piece in pieces)
     if not numbers or len(pieces) not in (2, 3) or (pieces[2:] and pieces[2] and int(pieces[2]) == 0):
-        raise BadInput(
-            "syntax",
-            "slice",
-            f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000].",
-        )
+        message = f"{spec}: {inner!r} is no slice; write [START:STOP], [START:STOP:STEP] or @START:STOP, such as [:1000]."
+        raise BadInput("syntax", "slice", message)
     second = _BRACKETS.fullmatch(where) or (_AT.fullmatch(where) and ":" in where)
     if second and not _exists(where):
         raise BadInput("duplicate", "slice", f"{spec}: two slices; write one.")
@@ -152,7 +155,7 @@ def _cut(source: Source, part: slice, limit: int | None) -> Source:
     return source if len(index) == len(source) and part.step in (None, 1) else source.take(index)
 
 
-def open_source(where: str, wanted: Wanted) -> Source:
+def _open_source(where: str, wanted: Wanted) -> Source:
     """What a spec without a slice stands for."""
     prefix, colon, rest = where.partition(":")
     if colon and prefix in registry.names("data source"):
@@ -171,7 +174,7 @@ def open_source(where: str, wanted: Wanted) -> Source:
 
 def _suggestion(where: str) -> str:
     """The spellings that would work for a spec without a source, most likely first."""
-    from neurotest.data import complete, idx
+    from neurotest.data import fetch, idx
     from neurotest.zoo import embedded
 
     path = user_path(where.partition("#")[0])
@@ -183,6 +186,23 @@ def _suggestion(where: str) -> str:
     elif where and idx.find_file(path, idx.IMAGES):
         likely.append(f"idx:{where}")
     name, _, split = where.partition("/")
-    if name.removesuffix(complete.FULL) in embedded.PARTS:
+    if name.removesuffix(fetch.FULL) in embedded.PARTS:
         likely.append(f"zoo:{name}/{split or 'test'}")
     return f"Did you mean {' or '.join(likely)} ?" if likely else f"Write {SPELLINGS}."
+
+
+# -- sources in a worker: opened by their spec, once, however many pieces of them arrive
+
+
+def reopened(origin: Origin, about: dict[str, Any]) -> Source:
+    """The inputs of an origin with what else is known `about` them."""
+    source = _opened(origin.where, origin.wanted)
+    if len(origin.places) and int(origin.places.max()) >= len(source):
+        message = f"{origin.where} has fewer inputs in a worker than where the work was begun: leave it alone meanwhile."
+        raise BadInput("changed", "data", message)
+    part = ArraySource.__new__(ArraySource)
+    vars(part).update(about, _ids=None, _origin=origin, _x=source.read(origin.places))
+    return part
+
+
+_opened = functools.lru_cache(maxsize=4)(_open_source)

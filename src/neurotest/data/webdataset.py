@@ -16,10 +16,11 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest import registry
-from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files, numbered
-from neurotest.data.source import Source, Wanted
+from neurotest.data.records import Content, Format, Ints, RecordSource, array_of, find_files
+from neurotest.data.source import Source, Wanted, number_classes
+from neurotest.data.spec import split_names
 from neurotest.errors import BadInput
-from neurotest.reading import reason, resolved, user_path
+from neurotest.reading import reason, resolved
 
 PICTURES = ("png", "jpg", "jpeg", "webp")
 INPUTS = (*PICTURES, "npy")
@@ -35,15 +36,15 @@ KIND = "webdataset"
 @registry.register(
     "data source", "webdataset", paper="", cost="the headers of the tar files are read once, samples when needed; ~100 bytes each"
 )
-def open_webdataset(rest: str, wanted: Wanted) -> Source:
+def _open_webdataset(rest: str, wanted: Wanted) -> Source:
     """Tar files of samples `NAME.jpg` and `NAME.cls` (a class number) or `NAME.json` (with a key `label`): one file, a folder, a
     pattern or `{000..012}`; `#jpg,cls` says which parts are meant."""
-    where, parts = _split(rest)
+    where, names = split_names(rest, KIND)
+    parts = [name.lower() for name in names]
     what = f"{KIND}:{where}"
     if len(parts) > 2:
-        raise BadInput(
-            "syntax", "data", f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls."
-        )
+        message = f"{KIND}:{rest}: expected #IMAGE or #IMAGE,LABEL with the endings of the parts, such as #jpg,cls."
+        raise BadInput("syntax", "data", message)
     files = find_files(where, ".tar", KIND)
     inputs = (parts[0],) if parts else INPUTS
     labels = (parts[1],) if len(parts) > 1 else () if parts else LABELS
@@ -52,13 +53,6 @@ def open_webdataset(rest: str, wanted: Wanted) -> Source:
     form = Format.of(content, wanted, f"{what}, {index.names[0]}")
     numbers, classes = index.labels(what)
     return TarSource(index, form, numbers, spec=f"{KIND}:{rest}", classes=classes)
-
-
-def _split(rest: str) -> tuple[str, list[str]]:
-    where, mark, names = rest.rpartition("#")
-    if not mark or user_path(rest, f"{KIND}:{rest}").exists():
-        return rest, []
-    return where, [name.strip().lower() for name in names.split(",") if name.strip()]
 
 
 @dataclass(frozen=True)
@@ -93,22 +87,16 @@ class _Index:
                     continue
                 if len(found) > 1:
                     both = " and ".join(place.ending for place in found[:2])
-                    raise BadInput(
-                        "ambiguous",
-                        "input",
-                        f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}",
-                    )
+                    message = f"{what}: {key} has both {both}: say which is the input, {KIND}:FILES#{found[0].ending}"
+                    raise BadInput("ambiguous", "input", message)
                 names.append(key)
                 places.append(found[0])
                 classes.append(next((parts[ending] for ending in labels if ending in parts), None))
                 if first is not None and len(names) >= first:
                     return cls([str(resolved(f)) for f in files], names, places, classes)
         if not names:
-            raise BadInput(
-                "empty",
-                "samples",
-                f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING",
-            )
+            message = f"{what} holds no samples with a part {', '.join(inputs)}: name the input, {KIND}:FILES#ENDING"
+            raise BadInput("empty", "samples", message)
         return cls([str(resolved(file)) for file in files], names, places, classes)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -129,23 +117,18 @@ class _Index:
 
     def _bytes(self, file: int, offset: int, size: int) -> bytes:
         with self._lock:
-            return self._read(file, offset, size)
-
-    def _read(self, file: int, offset: int, size: int) -> bytes:
-        if file not in self._open:
-            while len(self._open) >= 8:
-                self._open.pop(next(iter(self._open))).close()
-            try:
-                self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
-            except OSError as error:
-                raise BadInput(
-                    "unreadable", "file", f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
-                ) from error
-        content = os.pread(self._open[file].fileno(), size, offset)
+            if file not in self._open:
+                while len(self._open) >= 8:
+                    self._open.pop(next(iter(self._open))).close()
+                try:
+                    self._open[file] = open(self.files[file], "rb")  # noqa: SIM115
+                except OSError as error:
+                    message = f"{self.files[file]} can no longer be read ({reason(error)}): leave it alone meanwhile."
+                    raise BadInput("unreadable", "file", message) from error
+            content = os.pread(self._open[file].fileno(), size, offset)
         if len(content) != size:
-            raise BadInput(
-                "changed", "file", f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
-            )
+            message = f"{self.files[file]} has become shorter since it was opened: leave it alone meanwhile."
+            raise BadInput("changed", "file", message)
         return content
 
     def labels(self, what: str) -> tuple[npt.NDArray[np.int64] | None, tuple[str, ...] | None]:
@@ -154,15 +137,12 @@ class _Index:
         if len(missing) == len(self._labels):
             return None, None
         if missing:
-            raise BadInput(
-                "missing",
-                "labels",
-                f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone.",
-            )
+            message = f"{what}: {self.names[missing[0]]} has no label and others do: complete them, or name the input alone."
+            raise BadInput("missing", "labels", message)
         values = [self._label(place, f"{what}, {name}") for place, name in zip(self._labels, self.names, strict=True) if place]
         if all(isinstance(value, int) for value in values):
             return np.array(values, np.int64), None
-        return numbered([str(value) for value in values])
+        return number_classes([str(value) for value in values])
 
     def _label(self, place: _Place, what: str) -> int | str:
         if place.size > MAX_LABEL:
@@ -172,20 +152,16 @@ class _Index:
             words = text.decode().strip()
             value = json.loads(words) if place.ending == "json" else words
         except ValueError as error:
-            raise BadInput(
-                "unreadable", "label", f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out."
-            ) from error
+            message = f"{what}: its {place.ending} cannot be read ({reason(error)}): repair or leave it out."
+            raise BadInput("unreadable", "label", message) from error
         if isinstance(value, dict):
             value = next((value[key] for key in LABEL_KEYS if key in value), None)
         if isinstance(value, str) and value.lstrip("-").isdecimal() and len(value) < 18:
             value = int(value)
         if not isinstance(value, int | str) or isinstance(value, bool) or len(str(value)) > LONGEST_LABEL:
             keys = ", ".join(LABEL_KEYS)
-            raise BadInput(
-                "missing",
-                "label",
-                f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys}).",
-            )
+            message = f"{what}: its {place.ending} holds no label: expected a class number or name (in JSON under {keys})."
+            raise BadInput("missing", "label", message)
         return value
 
 

@@ -19,8 +19,8 @@ from neurotest.public import public
 from neurotest.scan import fit, read
 from neurotest.settings import TargetSettings, declared
 from neurotest.target import Target
-from neurotest.target.description import settings_of
 from neurotest.target.load import load
+from neurotest.target.spec import target_settings
 
 LOOKED_AT = 64  # inputs
 # Comments on data in the file, and usual names of their folders.
@@ -112,7 +112,7 @@ def propose(target: str, data: AnyData | None = None, *, others: Mapping[str, st
 def _own(target: Target) -> dict[str, Any]:
     """What a target knows of itself that is not as usual."""
     settings = declared(TargetSettings)
-    values = {name: value for name, value in settings_of(target).items() if settings[name].words(value)}
+    values = {name: value for name, value in target_settings(target).items() if settings[name].words(value)}
     if "size" in values:
         values["size"] = "x".join(map(str, values["size"]))
     return values

@@ -12,7 +12,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.gradient.engine import NOT_FINITE, ZERO_GRADIENT
 from neurotest.mutate.space import from_unit
 from neurotest.target import Target
-from neurotest.target.layout import lies_channels_last
+from neurotest.target.speed import lies_channels_last
 
 Norm = Literal["l1", "l2", "linf"]
 ORDERS: dict[str, float] = {"l1": 1, "l2": 2, "linf": math.inf}

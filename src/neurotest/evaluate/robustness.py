@@ -39,7 +39,7 @@ from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Target
-from neurotest.target.layout import channels_last
+from neurotest.target.speed import channels_last
 
 INPUTS = 20
 BY = ("none", "random", "deepfool", "pgd", "cw")  # what an upper bound comes from, by number in the parts of a run

@@ -126,7 +126,7 @@ def footprint(
     for want in wants:
         neuron = "unit" if want.keep == "map" else want.neuron
         recorded += sum(layer.neurons(neuron, inputs=want.inputs) for layer in survey.find(want.layers))
-    whole = batch * math.prod(shape) > chunks.LARGE
+    whole = batch * math.prod(shape) > chunks.LARGE_BATCH
     together = min(batch, chunks.chunk(survey.everything)) if whole else batch
     widest = max((math.prod(layer.shape) + math.prod(layer.input_shape) for layer in survey.everything), default=0)
     pixels = math.prod(shape) * source.dtype.itemsize

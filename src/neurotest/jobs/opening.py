@@ -16,17 +16,17 @@ from neurotest.errors import BadInput, Remark
 from neurotest.runs.store import Run
 from neurotest.scan import aligned, fit, read, remarks
 from neurotest.target import Target
-from neurotest.target.description import Description
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec
 from neurotest.zoo import embedded
 
-AnyTarget = Target | Description | nn.Module | str
+AnyTarget = Target | TargetSpec | nn.Module | str
 ENOUGH = 5000  # training images; where fewer are embedded, the complete set is looked for
 
 
 def open_target(target: AnyTarget) -> Target:
     """The target itself, or the one that a spec, a description or a module stands for."""
-    return target.open() if isinstance(target, Description) else load(target)
+    return target.open() if isinstance(target, TargetSpec) else load(target)
 
 
 def open_data(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:

@@ -14,15 +14,15 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
+from neurotest.images import Preprocess
 from neurotest.jobs.opening import AnyTarget, open_target
-from neurotest.pictures import Preprocess
 from neurotest.reading import elsewhere
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
-from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
+from neurotest.target.spec import TargetSpec, absolute, source_file
 
 METHODS = ("oracle", "guide", "method", "judge")  # settings that may name a further network
 # What may name anything, because nothing but the gate below opens it, or names files that are never run.
@@ -33,13 +33,13 @@ def target_config(*targets: Target) -> dict[str, Any]:
     """What a run's configuration says of its targets, the first in the singular."""
     first = targets[0]
     config: dict[str, Any] = {
-        "target": first.spec, "fingerprint": first.fingerprint, "description": Description.of(first).plain(),
+        "target": first.spec, "fingerprint": first.fingerprint, "description": TargetSpec.of(first).plain(),
     }  # fmt: skip
     if len(targets) > 1:
         config |= {
             "targets": [target.spec for target in targets],
             "fingerprints": [target.fingerprint for target in targets],
-            "descriptions": [Description.of(target).plain() for target in targets],
+            "descriptions": [TargetSpec.of(target).plain() for target in targets],
         }
     return config
 
@@ -51,7 +51,7 @@ def described(config: Mapping[str, Any], run: Path | None) -> list[str]:
     """
     if str(config.get("target")).startswith(("zoo:", "run:")):
         return []
-    description = vars(Description.read(config.get("description"), run or Path("the run")))
+    description = vars(TargetSpec.read(config.get("description"), run or Path("the run")))
     values = {**description, "classes": str(run) if description["classes"] and run is not None else None}
     settings = declared(TargetSettings)
     return [word for name in in_toml() for word in settings[name].words(values[name])]  # --trust-pickle is for people to say
@@ -63,7 +63,7 @@ def stored_target(run: Run, target: AnyTarget | None = None) -> Target:
     What is said here (a spec, or a description of which only some is filled in) goes over what the run holds.
     """
     fingerprints, descriptions = _stored(run)
-    named = target if isinstance(target, str) else target.spec if isinstance(target, Description) else None
+    named = target if isinstance(target, str) else target.spec if isinstance(target, TargetSpec) else None
     same = (one for one in descriptions if named is not None and one.spec == absolute(named))
     return _checked(run, _opened(run, next(same, descriptions[0]), target), fingerprints)
 
@@ -89,7 +89,7 @@ def stored_data(run: Run, source: AnyData) -> Source:
     return data(source, shape=description.size, preprocess=preprocess)
 
 
-def _stored(run: Run) -> tuple[list[Any], list[Description]]:
+def _stored(run: Run) -> tuple[list[Any], list[TargetSpec]]:
     """Fingerprints and descriptions; runs of the first versions hold specs only."""
     config = run["config"]
     if not isinstance(config, dict) or "target" not in config:
@@ -108,7 +108,7 @@ def _stored(run: Run) -> tuple[list[Any], list[Description]]:
     fingerprints = config.get("fingerprints") or [config.get("fingerprint")]
     if not isinstance(stored, list) or not isinstance(fingerprints, list) or len(stored) != len(fingerprints):
         raise BadInput("damaged", "target", f"{run.path} describes its targets in a way that does not fit: it is damaged.")
-    return fingerprints, [Description.read(one, run.path) for one in stored]
+    return fingerprints, [TargetSpec.read(one, run.path) for one in stored]
 
 
 def named_code(config: Mapping[str, Any]) -> dict[str, list[str | None]]:
@@ -159,13 +159,13 @@ def guarded(run: Run) -> AbstractContextManager[None]:
     return elsewhere(None if run.made_here else str(run.path))
 
 
-def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
+def _opened(run: Run, stored: TargetSpec, target: AnyTarget | None) -> Target:
     """A stored zoo: network is used; anything else could run code, and needs this user's own run or this user's word."""
     if isinstance(target, str):
-        target = Description(spec=target)
-    if target is not None and not isinstance(target, Description):
+        target = TargetSpec(spec=target)
+    if target is not None and not isinstance(target, TargetSpec):
         return open_target(target)
-    named = target or Description()
+    named = target or TargetSpec()
     _same_classes(run, stored, named)
     description = named.over(stored)
     if not run.made_here:
@@ -183,7 +183,7 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
                 f"{run.path} was made elsewhere, with the weights {stored.weights} (sha256 {str(stored.sha256)[:16]}): name "
                 "the file yourself with --weights.",
             )
-        description = Description(**{**vars(description), "code": None, "imports": None, "trust_pickle": named.trust_pickle})
+        description = TargetSpec(**{**vars(description), "code": None, "imports": None, "trust_pickle": named.trust_pickle})
     elif named.spec is None and stored.code is None and str(stored.spec).startswith("py:"):
         raise BadInput(
             "untrusted",
@@ -195,7 +195,7 @@ def _opened(run: Run, stored: Description, target: AnyTarget | None) -> Target:
         return description.open()
 
 
-def _same_classes(run: Run, stored: Description, named: Description) -> None:
+def _same_classes(run: Run, stored: TargetSpec, named: TargetSpec) -> None:
     """Class names are no part of a fingerprint, but stored labels are numbers: other names would make them other classes."""
     names = stored.classes or (tuple(run["classes"] or ()) if "classes" in run else ())
     if named.classes is None or not names or named.classes == names:

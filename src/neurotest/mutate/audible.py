@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from neurotest import checks, registry
+from neurotest.audio import NOMINAL
 from neurotest.devices import exact
 from neurotest.mutate.validity import ValidityRule
-from neurotest.sounds import NOMINAL
 from neurotest.zoo.audio import LogMel
 
 WINDOW, BANDS = 256, 32

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import ArraySource, Source
 from neurotest.levels import Levels, levels_of
 from neurotest.mutate.audio import AudioMutations
@@ -23,7 +24,6 @@ from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.repair.broad import BroadMutations
-from neurotest.sounds import is_sound
 
 # Names that campaigns have for what is the same change here.
 SAME = {"translation": "shift", "pixels": "noise", "white noise": "noise"}
@@ -52,7 +52,7 @@ class Operators:
     @classmethod
     def of_source(cls, source: Source) -> Operators:
         """All that its inputs can be changed by."""
-        if is_sound(source.dtype, source.shape):
+        if is_audio(source.dtype, source.shape):
             return cls(AudioMutations().names, (AudioMutations(),))
         if source.quantities is not None and len(source.shape) == 3:  # a turned or shifted picture has another quantity
             return cls(WeatherMutations().names, (WeatherMutations(),))

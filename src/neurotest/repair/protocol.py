@@ -19,7 +19,7 @@ from neurotest.repair.operators import stored, unit
 from neurotest.repair.plan import Plan, some
 from neurotest.repair.retrain import Repaired, retrain
 from neurotest.target import Target
-from neurotest.train import Place, Report
+from neurotest.train import Checkpoint, Report
 from neurotest.zoo.recipes import Recipe
 
 BATCH = 100  # of an attack
@@ -39,7 +39,7 @@ class Protocol(Settings, ABC):
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:
         """What is trained on."""
 
-    def repair(self, plan: Plan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None) -> Repaired:
+    def repair(self, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None) -> Repaired:
         """A repaired copy of the plan's network."""
         return retrain(plan, self.ingredients(plan, seed), self.recipe(plan, seed), checkpoint=checkpoint, report=report)
 
@@ -100,7 +100,7 @@ CONTROLS = {"schedule": schedule_only, "random": random_picks, "static-pgd": sta
 
 
 def control(
-    name: str, protocol: Protocol, plan: Plan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None
+    name: str, protocol: Protocol, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None
 ) -> Repaired:
     """The protocol's schedule on a control's data; without averaging, early stop or distillation."""
     own = protocol.ingredients(plan, seed)

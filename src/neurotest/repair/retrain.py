@@ -16,7 +16,7 @@ from neurotest.repair.lessons import Ingredients, Lessons, predictions
 from neurotest.repair.plan import Plan
 from neurotest.repair.statistics import normalised, settle
 from neurotest.target import Target
-from neurotest.train import Place, Report, Training
+from neurotest.train import Checkpoint, Report, Training
 from neurotest.zoo.recipes import Recipe
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
@@ -38,7 +38,7 @@ class Repaired:
 
 
 def retrain(
-    plan: Plan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Place | None = None, report: Report | None = None
+    plan: Plan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Checkpoint | None = None, report: Report | None = None
 ) -> Repaired:
     """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
     if not len(ingredients):

@@ -34,7 +34,7 @@ from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.target import Target
-from neurotest.train import Step
+from neurotest.train import TrainingStep
 
 OWN = "repair"  # the arm of the protocol itself, beside those of its controls
 FOLDER = "checkpoints"
@@ -120,7 +120,7 @@ class Repair(Job[RepairResult]):
     def _one(self, arm: Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
         """Train one network and say what it predicts; a control that does not fit says why."""
 
-        def report(step: Step) -> None:
+        def report(step: TrainingStep) -> None:
             interrupts.check()
             if progress is not None:
                 progress(round(STEPS * (number + step.done)), STEPS * len(self.arms))

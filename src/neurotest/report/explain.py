@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import __version__
+from neurotest.audio import is_audio, spectrogram
 from neurotest.campaign.explain import READ_FOR_EXEMPLARS, Explanation, Patterns
 from neurotest.errors import BadInput, visible
 from neurotest.files import write_json, write_text
@@ -17,7 +18,6 @@ from neurotest.report import paths, pictures
 from neurotest.report.page import Block, assemble
 from neurotest.report.rendering import render
 from neurotest.report.section import Conclusion, command
-from neurotest.sounds import is_sound, picture
 
 SHOWN = 60  # substitutions
 HEAT = np.array([213, 94, 0], dtype=np.float32)  # vermilion
@@ -98,7 +98,7 @@ def page(explained: Explanation | Patterns) -> str:
     else:
         title, template = f"Fault {explained.fault}", "explanation.html.j2"
         images = [
-            pictures.of_input(x, rate=explained.rate) if is_sound(x.dtype, x.shape) else _embed(_colours(x))
+            pictures.of_input(x, rate=explained.rate) if is_audio(x.dtype, x.shape) else _embed(_colours(x))
             for x in explained.images
         ]
         changed = pictures.of_difference(explained.images[1], explained.images[0])
@@ -163,8 +163,8 @@ def _map(picture: NDArray[np.float32] | None, values: NDArray[np.float32] | None
 
 def _colours(x: NDArray[Any]) -> NDArray[np.float32] | None:
     """An image (height, width, 3) in 0..255, where the input is one or a sound."""
-    if is_sound(x.dtype, x.shape):
-        return np.asarray(picture(x), np.float32).transpose(1, 2, 0)
+    if is_audio(x.dtype, x.shape):
+        return np.asarray(spectrogram(x), np.float32).transpose(1, 2, 0)
     if x.ndim != 3 or x.shape[0] not in (1, 3):
         return None
     values = x.astype(np.float32)

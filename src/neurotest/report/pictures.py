@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.audio import difference, is_audio, wav
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
-from neurotest.sounds import difference, is_sound, wav
 
 LARGEST = 1 << 28  # bytes of a picture
 SMALL = 1 << 14  # bytes of a picture that stands in a page as it is
@@ -68,7 +68,7 @@ def of_input(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0), rate: in
     """
     from PIL import Image
 
-    if is_sound(x.dtype, x.shape):
+    if is_audio(x.dtype, x.shape):
         drawn = of_image(Image.fromarray(codec.view(x, bounds).transpose(1, 2, 0)))
         return drawn if rate is None else drawn.heard(wav(x, rate))
     if not codec.viewable(x):
@@ -99,7 +99,7 @@ def of_difference(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, floa
 
     if x.shape != seed.shape or x.dtype != seed.dtype:
         return None
-    if is_sound(x.dtype, x.shape):
+    if is_audio(x.dtype, x.shape):
         return of_image(Image.fromarray(difference(x, seed).transpose(1, 2, 0)))
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
     share = np.abs(x.astype(np.float64) - seed.astype(np.float64)) / ((high - low) or 1.0)

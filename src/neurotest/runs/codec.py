@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import sounds
+from neurotest import audio
 from neurotest.arrays import DEFLATE
 from neurotest.errors import BadInput
 from neurotest.runs.folder import Folder, RunFile
@@ -47,7 +47,7 @@ def encode(x: np.ndarray, stem: Place, bounds: tuple[float, float] = (0.0, 1.0),
 
     rate: samples a second, of sound.
     """
-    if sounds.is_sound(x.dtype, x.shape):
+    if audio.is_audio(x.dtype, x.shape):
         return _encode_sound(x, stem, rate)
     if x.dtype not in (np.uint8, np.float32) or x.ndim == 0 or x.size == 0:
         raise BadInput(
@@ -80,9 +80,9 @@ def _encode_sound(x: np.ndarray, stem: Place, rate: int | None) -> Place:
             "rate",
             f"cannot store a sound of {x.size:,} samples, {rate or 'nobody knows how many'} a second: say --rate 16000.",
         )
-    _write_png(sounds.picture(x, rate), _opened(_named(stem, VIEW)))
+    _write_png(audio.spectrogram(x, rate), _opened(_named(stem, VIEW)))
     file = _named(stem, ".wav")
-    _opened(file).write(sounds.wav(x, rate))
+    _opened(file).write(audio.wav(x, rate))
     return file
 
 
@@ -115,7 +115,7 @@ def decode(place: Path | RunFile) -> Input:
 def rate(place: Path | RunFile) -> int | None:
     """Samples a second of a stored sound; None for what is none."""
     file = _opened(place)
-    return _read(file, lambda sound: np.array(sounds.read_wav(sound.read(MAX_BYTES))[1])).item() if is_wav(file) else None
+    return _read(file, lambda sound: np.array(audio.read_wav(sound.read(MAX_BYTES))[1])).item() if is_wav(file) else None
 
 
 def is_wav(file: RunFile) -> bool:
@@ -124,7 +124,7 @@ def is_wav(file: RunFile) -> bool:
 
 
 def _read_wav(file: RunFile) -> NDArray[np.int16]:
-    return sounds.read_wav(file.read(MAX_BYTES))[0]
+    return audio.read_wav(file.read(MAX_BYTES))[0]
 
 
 def decode_picture(file: RunFile) -> NDArray[np.uint8]:
@@ -211,14 +211,14 @@ READERS: dict[str, Callable[[RunFile], Input]] = {".png": _read_png, ".npy": _re
 
 def viewable(x: np.ndarray) -> bool:
     """Whether `view` has a picture of it."""
-    return bool(x.size) and (x.ndim == 3 or sounds.is_sound(x.dtype, x.shape))
+    return bool(x.size) and (x.ndim == 3 or audio.is_audio(x.dtype, x.shape))
 
 
 def view(x: np.ndarray, bounds: tuple[float, float]) -> NDArray[np.uint8]:
     """A picture of x: channels that are neither grey nor RGB stand side by side, the first 16 of them; of sound its
     spectrogram."""
-    if sounds.is_sound(x.dtype, x.shape):
-        return sounds.picture(x)
+    if audio.is_audio(x.dtype, x.shape):
+        return audio.spectrogram(x)
     if x.dtype == np.uint8:
         grey = x
     else:

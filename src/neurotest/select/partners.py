@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.levels import EIGHT, levels_of
 from neurotest.mutate.audio import AudioMutations, mild_variants
@@ -24,7 +25,6 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
 from neurotest.select.thinning import Thinned
-from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target, Trace
 
 NOISE = 0.02  # spread of the weak noise, a share of the input range
@@ -54,7 +54,7 @@ class Partners:
             if self._thinned is None or self._thinned.target is not target:
                 self._thinned = Thinned(target, self.seed)
             return self._thinned.traces(part.x, mutants)
-        sound, levels = is_sound(source.dtype, source.shape), levels_of(source.dtype)
+        sound, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
             changed = islice(mild_variants(unit, levels), mutants) if sound else _mild(unit)[:mutants]

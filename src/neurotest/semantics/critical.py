@@ -18,7 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.scan import scan
 from neurotest.semantics.exemplars import globs
 from neurotest.target import Layer, Probe, Profile, Target, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 
 DEPTH = 4  # layers of a path
 PROFILE = 1000  # training inputs for z-scores

@@ -20,10 +20,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from neurotest import checks
+from neurotest.audio import is_audio, spectrogram_size
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import BATCH
-from neurotest.sounds import is_sound, picture_size
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
 K = 15
@@ -296,7 +296,7 @@ def has_map(layer: Layer, shape: tuple[int, ...]) -> bool:
 
 def plane_of(dtype: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The sides over which maps of such inputs lie: those of a picture, of sound those of its spectrogram."""
-    return picture_size(shape[-1]) if is_sound(dtype, shape) else shape[1:]
+    return spectrogram_size(shape[-1]) if is_audio(dtype, shape) else shape[1:]
 
 
 def enlarge(flat: Tensor, sides: tuple[int, ...], image: tuple[int, ...]) -> Tensor:
@@ -325,7 +325,7 @@ def regions(
     about = next(one for one in exemplars.layers if one.name == layer)
     index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
-    image, sound = plane_of(source.dtype, source.shape), is_sound(source.dtype, source.shape)
+    image, sound = plane_of(source.dtype, source.shape), is_audio(source.dtype, source.shape)
     k, mapped = index.shape[1], has_map(about, (1, *image))
     step = max(1, MEMORY // max(1, 4 * k * math.prod(image)))
     together = max(step, MEMORY // (4 * k * math.prod(places(about)))) if mapped else len(chosen)

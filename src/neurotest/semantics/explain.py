@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.audio import spectrogram_size
 from neurotest.devices import exact
 from neurotest.semantics.exemplars import enlarge, globs, has_map, maps, places
 from neurotest.semantics.guidance import Semantics
-from neurotest.sounds import picture_size
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
@@ -117,7 +117,7 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
 def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float32]]:
     """Per layer that has maps, that of one neuron for each of two inputs, at image size; of sound, over its spectrogram."""
     sound = ready.target.preprocess.rate is not None
-    image = picture_size(x.shape[-1]) if sound else tuple(x.shape[2:])
+    image = spectrogram_size(x.shape[-1]) if sound else tuple(x.shape[2:])
     layers = [layer for layer in ready.layers if has_map(layer, (1, *image))]
     if not layers or (x.ndim != 4 and not sound):
         return {}

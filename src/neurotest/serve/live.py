@@ -13,6 +13,7 @@ import numpy as np
 from jinja2 import TemplateError
 from numpy.typing import NDArray
 
+from neurotest.audio import difference, is_audio, wav
 from neurotest.campaign.families import Families, families
 from neurotest.campaign.result import class_name
 from neurotest.campaign.shrink import shrunk_of
@@ -29,7 +30,6 @@ from neurotest.runs.store import UNFIT, Run
 from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
 from neurotest.serve.media import LARGEST, WAV, Shown, apart, differing, picture, times_of
 from neurotest.serve.refusals import Missing
-from neurotest.sounds import difference, is_sound, wav
 
 Entry = dict[str, Any]
 CAMPAIGNS = ("fuzz", "merge", "swarm")
@@ -250,7 +250,7 @@ class Live:
             seed = _seed(run, mutant.root) if view == "seed" else None
             if file is not None and codec.is_wav(file):
                 return Shown(WAV, file.read(LARGEST))
-            if seed is not None and is_sound(seed.dtype, seed.shape) and run.rate is not None:
+            if seed is not None and is_audio(seed.dtype, seed.shape) and run.rate is not None:
                 return Shown(WAV, wav(seed, run.rate))
         raise Missing("not-found", "sound", f"the run has no sound {view!r} of fault {number}.")
 
@@ -274,7 +274,7 @@ class Live:
             return None
         if view == "seed":
             return picture(seed, bounds_of(run))
-        if is_sound(seed.dtype, seed.shape) and file is not None:
+        if is_audio(seed.dtype, seed.shape) and file is not None:
             return picture(difference(np.asarray(codec.decode(file)), seed))
         share = self._apart(run, mutant)
         return None if share is None else differing(share)

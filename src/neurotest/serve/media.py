@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.audio import is_audio, wav
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
@@ -18,7 +19,6 @@ from neurotest.jobs.stored import stored_data
 from neurotest.runs import codec
 from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
-from neurotest.sounds import is_sound, wav
 
 LARGEST = 1 << 28  # bytes of a picture
 TIMES = (1, 2, 5, 10, 20, 50, 100)  # how many times as large differences are drawn
@@ -37,7 +37,7 @@ PNG, WAV = "image/png", "audio/wav"
 
 def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     """How such inputs are shown; of sound there is a picture, too."""
-    if is_sound(dtype, shape):
+    if is_audio(dtype, shape):
         return WAV
     if len(shape) == 3:
         return PNG

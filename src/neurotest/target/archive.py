@@ -12,7 +12,6 @@ import re
 import sys
 import zipfile
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -58,10 +57,7 @@ class Archive:
             self._zip.close()
             raise
 
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._zip.close()
 
     def read(self, name: str) -> bytes:
@@ -79,7 +75,7 @@ class Archive:
         storages: dict[tuple[str, torch.dtype], Tensor] = {}
         views: dict[tuple[Any, ...], Tensor] = {}
         tensors: dict[str, Tensor] = {}
-        for name, payload in items(field(self.json(folder + CONFIGS[folder]), "config", dict)):
+        for name, payload in field(self.json(folder + CONFIGS[folder]), "config", dict).items():
             file = field(payload, "path_name", str)
             if payload.get("use_pickle") is not False:
                 raise Refused(f"{name!r} is pickled")
@@ -107,12 +103,6 @@ def field(owner: Any, key: str, kind: type) -> Any:
     if type(owner) is not dict or type(owner.get(key)) is not kind:
         raise Malformed(f"{key!r} is missing or no {kind.__name__}")
     return owner[key]
-
-
-def items(owner: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    if not all(type(value) is dict for value in owner.values()):
-        raise Malformed("an entry is no object")
-    return list(owner.items())
 
 
 def one_int(value: Any) -> int:

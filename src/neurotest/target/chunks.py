@@ -16,22 +16,22 @@ from torch import Tensor
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
 
-LARGE = 1 << 20  # values of a batch of inputs: smaller ones need no thought
-BUDGET = 1 << 28  # bytes of a layer's input, its output and what its kernel keeps beside them
+LARGE_BATCH = 1 << 20  # values of a batch of inputs: smaller ones need no thought
+LAYER_BYTES = 1 << 28  # bytes of a layer's input, its output and what its kernel keeps beside them
 COPIES = 2  # a convolution lays its input out anew, unless its channels lie last already
-LEAST = 4  # inputs: smaller parts leave the processor idle
-GRAPH = 1 << 29  # bytes that all layers of a pass keep for its gradient, as values and again while it is taken
+LEAST_INPUTS = 4  # inputs: smaller parts leave the processor idle
+GRAPH_BYTES = 1 << 29  # bytes that all layers of a pass keep for its gradient, as values and again while it is taken
 
 
 def chunk(layers: Iterable[Layer], *, copies: int = COPIES) -> int:
     """Inputs per part, for a network with these layers."""
     widest = max((math.prod(layer.shape) + math.prod(layer.input_shape) for layer in layers), default=1)
-    return max(LEAST, BUDGET // (4 * copies * widest))
+    return max(LEAST_INPUTS, LAYER_BYTES // (4 * copies * widest))
 
 
 def graph(layers: Iterable[Layer]) -> int:
     """Inputs per part of a pass whose gradient is taken: it keeps all layers, not only the widest."""
-    return max(1, GRAPH // (4 * COPIES * max(1, sum(math.prod(layer.shape) for layer in layers))))
+    return max(1, GRAPH_BYTES // (4 * COPIES * max(1, sum(math.prod(layer.shape) for layer in layers))))
 
 
 def even(x: Tensor, most: int) -> Iterator[Tensor]:

@@ -17,9 +17,8 @@ def read_classes(classes: str | Path | Iterable[str]) -> Sequence[str]:
     if not isinstance(classes, (str, Path)):
         if isinstance(classes, Iterable):
             return list(classes)
-        raise BadInput(
-            "wrong-type", "classes", f"classes={shown(classes)}: expected a file with one class name per line, or the names."
-        )
+        message = f"classes={shown(classes)}: expected a file with one class name per line, or the names."
+        raise BadInput("wrong-type", "classes", message)
     place = user_path(classes, f"classes {classes}")
     if (place / FILE).is_file():
         return _stored(place)

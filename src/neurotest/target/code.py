@@ -34,12 +34,10 @@ class _TextLoader(SourceFileLoader):
         content, file = self.get_data(path), Path(path).resolve()
         digest = hashlib.sha256(content).hexdigest()
         if (expected := (_expected.get() or {}).get(file, digest)) != digest:
-            raise BadInput(
-                "changed",
-                "code",
-                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): "
-                "try again.",
+            message = (
+                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): try again."
             )
+            raise BadInput("changed", "code", message)
         _ran[file] = digest
         code: CodeType = self.source_to_code(content, path)
         return code
@@ -48,17 +46,15 @@ class _TextLoader(SourceFileLoader):
 class _TextFinder(MetaPathFinder):
     """Finds what Python finds; files of the user's own get the loader above."""
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:  # fmt: skip
+    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)
-        if spec is not None and type(spec.loader) is SourceFileLoader and not installed(Path(spec.loader.path).resolve()):
+        if spec is not None and type(spec.loader) is SourceFileLoader and not _installed(Path(spec.loader.path).resolve()):
             spec.loader = _TextLoader(spec.loader.name, spec.loader.path)
             spec.cached = None
         return spec
 
 
-def installed(file: Path) -> bool:
+def _installed(file: Path) -> bool:
     """Whether a file belongs to Python, to an installed package or to neurotest."""
     folders = {Path(sys.prefix).resolve(), Path(sys.base_prefix).resolve(), OURS}
     return bool(folders & set(file.parents) or {"site-packages", "dist-packages"} & set(file.parts))
@@ -123,5 +119,5 @@ def noting_imports(where: str, is_file: bool) -> Iterator[None]:
     for name in set(sys.modules) - before:
         other = getattr(sys.modules.get(name), "__file__", None)
         path = Path(other).resolve() if isinstance(other, str) else file
-        if path != file and path.is_relative_to(top) and not installed(path):
+        if path != file and path.is_relative_to(top) and not _installed(path):
             _imports.setdefault(file, set()).add(path)

@@ -8,8 +8,8 @@ import math
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from neurotest.target.archive import CONSTANTS, GRAPH, WEIGHTS, Archive, Malform
 from neurotest.target.rehearsal import rehearse_apart
 from neurotest.target.target import Target
 
+ONE_TENSOR = "neurotest tests networks that take one tensor of inputs."
 DYNAMIC = "torch.export.export(model.eval(), (x,), dynamic_shapes=({0: torch.export.Dim('batch')},))"
 MOST_VALUES, MOST_OPERATORS = 1 << 28, 1_000_000  # of one tensor, for two inputs; of one pass
 # Operators that draw or average over the batch when a network is exported in training mode, and where they say so.
@@ -37,7 +38,7 @@ _TRAINING = {"dropout": 2, "native_dropout": 2, "batch_norm": 5, "feature_dropou
 @registry.register(
     "target source", "pt2", paper="", cost="reads the archive; the first time, runs the network in a process of its own"
 )
-def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
+def _from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     """`pt2:FILE`: a network saved with `torch.export.save`, with a dynamic batch; read without running anything in it.
 
     Layers carry the names they had in the exported module. An archive with more than tensors and known operators is
@@ -49,18 +50,15 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
     try:
         network, sizes, training = _read(path)
     except program.Inputs as error:
-        raise BadInput(
-            "unsupported", "inputs", f"pt2:{place} takes {error} inputs; neurotest tests networks that take one tensor of inputs."
-        ) from error
+        raise BadInput("unsupported", "inputs", f"pt2:{place} takes {error} inputs; {ONE_TENSOR}") from error
     except program.Outputs as error:
-        raise BadInput(
-            "unsupported", "outputs", f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
-        ) from error
+        message = f"pt2:{place} returns {error}; wrap it in a module that returns logits (n, classes)."
+        raise BadInput("unsupported", "outputs", message) from error
     except (Refused, Malformed) as error:
         if not trust_pickle:
             raise BadInput("unsupported", "target", _refusal(path, error)) from error
         network, sizes, training = _trusted(path)
-    shape = _shape(sizes, place)
+    shape = input_shape(f"pt2:{place}", sizes, DYNAMIC)
     if isinstance(network, parts.Exported):
         check = partial(rehearse, network, place, trusted=trust_pickle)
         if shape is not None:
@@ -75,7 +73,7 @@ def from_pt2(place: str, *, trust_pickle: bool = False) -> Target:
 def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
     """The network, the sizes of its input, and whether it does what only training should do; nothing in the file is run."""
     try:
-        with Archive(path) as archive:
+        with closing(Archive(path)) as archive:
             content = program.read(archive.json(GRAPH))
             tensors = archive.tensors(WEIGHTS) | archive.tensors(CONSTANTS)
         network = parts.build(content, tensors)
@@ -84,10 +82,9 @@ def _read(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
     except UnicodeDecodeError as error:
         raise Malformed(f"its text is no UTF-8: {_first(error)}") from error
     except (OSError, EOFError, zipfile.BadZipFile, zlib.error, RuntimeError, MemoryError) as error:
-        raise BadInput(
-            "damaged", "target", f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save."
-        ) from error
-    return network, content.sizes, any(trains(node.function, node.args, node.kwargs) for node in content.nodes)
+        message = f"pt2:{path} cannot be read ({_first(error)}): damaged, or no archive of torch.export.save."
+        raise BadInput("damaged", "target", message) from error
+    return network, content.sizes, any(_trains(node.function, node.args, node.kwargs) for node in content.nodes)
 
 
 def _refusal(path: Path, error: Exception) -> str:
@@ -99,7 +96,7 @@ def _refusal(path: Path, error: Exception) -> str:
     )
 
 
-def trains(function: Any, args: Any, kwargs: Any) -> bool:
+def _trains(function: Any, args: Any, kwargs: Any) -> bool:
     """Whether a call in an exported graph does what only training should do."""
     schema = getattr(function, "_schema", None)
     place = _TRAINING.get(schema.name.split("::")[-1].rstrip("_")) if schema is not None else None
@@ -117,12 +114,9 @@ def _trusted(path: Path) -> tuple[nn.Module, tuple[int | None, ...], bool]:
             exported = torch.export.load(path)
             network = torch.export.unflatten(exported)
     except Exception as error:  # a graph from another torch fails wherever its meaning changed
-        raise BadInput(
-            "unreadable",
-            "target",
-            f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version.",
-        ) from error
-    training = any(trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
+        message = f"pt2:{path} cannot be loaded by torch {torch.__version__}: {_first(error)}. Export it again with this version."
+        raise BadInput("unreadable", "target", message) from error
+    training = any(_trains(node.target, node.args, node.kwargs) for node in exported.graph.nodes)
     return network, _sizes(exported, path), training
 
 
@@ -130,27 +124,18 @@ def _sizes(exported: ExportedProgram, path: Path) -> tuple[int | None, ...]:
     names = exported.graph_signature.user_inputs
     values = [node.meta.get("val") for node in exported.graph.nodes if node.op == "placeholder" and node.name in names]
     if len(values) != 1 or not isinstance(values[0], Tensor):
-        raise BadInput(
-            "unsupported",
-            "inputs",
-            f"pt2:{path} takes {len(values)} inputs; neurotest tests networks that take one tensor of inputs.",
-        )
+        raise BadInput("unsupported", "inputs", f"pt2:{path} takes {len(values)} inputs; {ONE_TENSOR}")
     return tuple(size if isinstance(size, int) else None for size in values[0].shape)  # a size that may vary is a SymInt
 
 
-def _shape(sizes: tuple[int | None, ...], place: str) -> tuple[int, ...] | None:
-    """The size of one input; None where it may vary."""
+def input_shape(spec: str, sizes: Sequence[int | None], export: str) -> tuple[int, ...] | None:
+    """The size of one input; None where it may vary. export: what exports the network with a dynamic batch."""
     if not sizes:
-        raise BadInput(
-            "unsupported", "shape", f"pt2:{place} takes a single number; neurotest tests networks that take one tensor of inputs."
-        )
+        raise BadInput("unsupported", "shape", f"{spec} takes a single number; {ONE_TENSOR}")
     batch, *rest = sizes
     if batch is not None:
-        raise BadInput(
-            "unsupported",
-            "batch",
-            f"pt2:{place} was exported for batches of exactly {batch}: export it again with a dynamic batch: {DYNAMIC}",
-        )
+        message = f"{spec} was exported for batches of exactly {batch}: export it again with a dynamic batch: {export}"
+        raise BadInput("unsupported", "batch", message)
     fixed = tuple(size for size in rest if size is not None)
     return fixed if len(fixed) == len(rest) else None
 
@@ -198,9 +183,8 @@ def rehearse(network: parts.Exported, place: str, shape: tuple[int, ...], source
     except BadInput:
         raise
     except Exception as error:  # an operator may complain in any way about what it is given
-        raise BadInput(
-            "failed", "size", f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}"
-        ) from error
+        message = f"{source}:{place} does not run on inputs of size {'x'.join(map(str, shape))}: {_first(error)}"
+        raise BadInput("failed", "size", message) from error
 
 
 def rehearse_sizes(network: parts.Exported, shape: tuple[int, ...]) -> None:

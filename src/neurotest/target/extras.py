@@ -27,9 +27,8 @@ def need(package: str, extra: str, what: str) -> Any:
         raise BadInput("not-installed", package, f"{what} needs {package}: {install}", next=install) from error
     except (ImportError, RuntimeError, OSError, AttributeError) as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise BadInput(
-            "not-installed", package, f"{what} needs {package}, which is installed but cannot be imported ({line:.200})."
-        ) from error
+        message = f"{what} needs {package}, which is installed but cannot be imported ({line:.200})."
+        raise BadInput("not-installed", package, message) from error
 
 
 # Where libraries keep whether they may use the network; each reads its environment variable once, when it is imported.

@@ -1,16 +1,25 @@
 """What a `config.json` of transformers may say: networks that are built from numbers and plain words alone.
 
 A configuration may name other networks, files and repositories, and transformers follows such names. So the kinds of networks are
-listed here, and everything in a configuration is looked at before transformers sees it.
+listed here, and everything in a configuration is looked at before transformers sees it. How large the network is that it
+describes is found out before memory is asked for.
 """
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
+
 from neurotest.errors import BadInput
+from neurotest.memory import check_memory
+from neurotest.memory import size as size_text
 
 # Kinds whose code in transformers 4.56 to 5.22 builds every layer itself. timm_wrapper is not one: it asks timm, which downloads.
 IMAGES = frozenset({
@@ -45,19 +54,17 @@ _BUILD = "build it in py:FILE:build, if you trust it."
 def check(config: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The configuration without what nobody needs; refused if it could run code, or reach a file or the network."""
     if "auto_map" in config:
-        raise BadInput(
-            "untrusted", "auto_map", f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}"
-        )
+        message = f"hf:{place} brings code of its own (auto_map in config.json), which is not run: {_BUILD}"
+        raise BadInput("untrusted", "auto_map", message)
     if "quantization_config" in config:
         raise BadInput("unsupported", "quantised", f"hf:{place} is quantised, which is not supported: save it in float32.")
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in IMAGES | AUDIO:
-        raise BadInput(
-            "unsupported",
-            "model_type",
+        message = (
             f"hf:{place}: model_type={str(kind)[:80]!r} in config.json is not supported: it may load other files. "
-            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}",
+            f"Supported: {', '.join(sorted(IMAGES | AUDIO))}. For another one {_BUILD}"
         )
+        raise BadInput("unsupported", "model_type", message)
     return _Check(place).mapping(config, "", 0)
 
 
@@ -115,3 +122,45 @@ def _names_something(value: Any) -> bool:
     if isinstance(value, list):
         return any(map(_names_something, value))
     return value is True or isinstance(value, (str, dict))
+
+
+SMALL_NETWORK = 256 << 20  # bytes of any network
+SMALL_COUNT = 1000  # parameters of any network
+TIMES = 4  # how often what its files hold a larger one may need: float32 of numbers of 8 bits
+_ONE = "are they of one network?"
+
+
+def check_size(kind: Any, settings: Any, attention: str, state: Mapping[str, Tensor], folder: Path) -> None:
+    """Refuse a network that is much larger than its weights.
+
+    It is built on torch's device `meta`, which has shapes and no memory. Names are not compared: transformers knows older ones.
+    """
+    registered, most = 0, SMALL_COUNT + TIMES * len(state)
+
+    def count(module: nn.Module, name: str, parameter: Any) -> None:
+        nonlocal registered
+        registered += 1
+        if registered > most:  # in the middle of building: a million layers would take hours
+            message = f"hf:{folder}: config.json describes more than {most:,} weights, its files hold {len(state):,}: {_ONE}"
+            raise BadInput("too-large", "weights", message)
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        with torch.device("meta"):
+            model = kind._from_config(copy.deepcopy(settings), attn_implementation=attention)
+    except (NotImplementedError, RuntimeError) as error:
+        if "meta" not in str(error):
+            raise
+        return  # old versions of transformers ask for a value while some kinds are built
+    finally:
+        hook.remove()
+    needed = sum(4 * tensor.numel() for tensors in (model.parameters(), model.buffers()) for tensor in tensors)
+    stored = sum(tensor.nbytes for tensor in state.values())
+    if needed > max(SMALL_NETWORK, TIMES * stored):
+        raise BadInput(
+            "too-large",
+            "network",
+            f"hf:{folder}: config.json describes a network of {size_text(needed)}, its files hold {size_text(stored)}: {_ONE}",
+        )
+    if needed > SMALL_NETWORK:
+        check_memory(needed, f"hf:{folder}", "close other programs")

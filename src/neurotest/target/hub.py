@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from neurotest import registry
 from neurotest.errors import BadInput, Remark, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.target.extras import guarded_torchvision, need, offline
 from neurotest.target.target import Target
 from neurotest.target.weights import PREFIXES, read_state
@@ -28,7 +28,7 @@ NAME = re.compile(r"[A-Za-z0-9_.]{1,200}")
 
 
 @registry.register("target source", "timm", paper="", cost="imports timm; builds the network, downloads nothing")
-def from_timm(name: str, *, weights: Path | None = None) -> Target:
+def _from_timm(name: str, *, weights: Path | None = None) -> Target:
     """`timm:NAME`: an architecture of timm, fed as its configuration says; `--weights FILE` for trained weights.
 
     The number of classes is that of the weights, else of the configuration.
@@ -36,11 +36,8 @@ def from_timm(name: str, *, weights: Path | None = None) -> Target:
     guarded_torchvision()
     timm = need("timm", "models", f"timm:{name:.200}")
     if not NAME.fullmatch(name) or not timm.is_model(name):
-        raise BadInput(
-            "unknown-name",
-            "target",
-            f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}",
-        )
+        message = f"timm:{name:.200}: timm {timm.__version__} has no such model. {near(name[:200], timm.list_models())}"
+        raise BadInput("unknown-name", "target", message)
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:
@@ -51,7 +48,7 @@ def from_timm(name: str, *, weights: Path | None = None) -> Target:
 
 
 def _timm_feeding(timm: Any, module: nn.Module, name: str) -> dict[str, Any]:
-    """How the configuration of a timm model says that pictures become inputs."""
+    """How the configuration of a timm model says that images become inputs."""
     config: Mapping[str, Any] = timm.data.resolve_data_config({}, model=module)
     channels, height, width = config["input_size"]
     crop, mode = float(config.get("crop_pct") or 1.0), config.get("crop_mode") or "center"
@@ -72,7 +69,7 @@ def _timm_feeding(timm: Any, module: nn.Module, name: str) -> dict[str, Any]:
 
 
 @registry.register("target source", "torchvision", paper="", cost="imports torchvision; builds the network, downloads nothing")
-def from_torchvision(name: str, *, weights: Path | None = None) -> Target:
+def _from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     """`torchvision:NAME`: a classifier of torchvision, fed as its published weights are; `--weights FILE` for trained weights.
 
     The number of classes is that of the weights, else 1000.
@@ -82,11 +79,8 @@ def from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     from torchvision import models
 
     if not NAME.fullmatch(name) or name not in models.list_models(module=models):
-        raise BadInput(
-            "unknown-name",
-            "target",
-            f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}",
-        )
+        message = f"torchvision:{name:.200}: no such classifier. {near(name[:200], models.list_models(module=models))}"
+        raise BadInput("unknown-name", "target", message)
     state = None if weights is None else read_state(weights)
 
     def build(**options: Any) -> nn.Module:
@@ -97,8 +91,9 @@ def from_torchvision(name: str, *, weights: Path | None = None) -> Target:
     module = _built(build, f"torchvision:{name}", {} if state is None else _counted(build, state, "num_classes"), weights)
     published = models.get_model_weights(name).DEFAULT
     transform, options = published.transforms(), dict[str, Any]()
-    if weights is None or _width(module) == len(published.meta["categories"]):
-        options["classes"] = _distinct(published.meta["categories"])
+    answers = [weight for weight in module.parameters() if weight.ndim][-1].shape[0]
+    if weights is None or answers == len(published.meta["categories"]):
+        options["classes"] = distinct(published.meta["categories"])
     side = transform.crop_size[0]
     fitting = Preprocess(
         resize=transform.resize_size[0], crop="centre", interpolation=_interpolation(transform.interpolation.value)
@@ -115,10 +110,9 @@ def _built(build: Any, spec: str, options: dict[str, Any], weights: Path | None)
         try:
             with offline():
                 module: nn.Module = build(**options)
-        except Exception as error:  # some entries are no networks of pictures, or need further packages
-            raise BadInput(
-                "failed", "target", f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
-            ) from error
+        except Exception as error:  # some entries are no networks of images, or need further packages
+            message = f"{spec} cannot be built: {type(error).__name__}: {str(error).splitlines()[0]:.200}"
+            raise BadInput("failed", "target", message) from error
     return module.eval()
 
 
@@ -133,12 +127,7 @@ def _counted(build: Any, state: Mapping[str, Tensor], option: str) -> dict[str, 
     return {option: int(sizes.pop())} if len(sizes) == 1 and same_rest else {}
 
 
-def _width(module: nn.Module) -> int:
-    """How many values the last weight gives."""
-    return int([p for p in module.parameters() if p.ndim][-1].shape[0])
-
-
-def _distinct(names: list[str]) -> list[str]:
+def distinct(names: list[str]) -> list[str]:
     """ImageNet calls two classes `crane` and two `maillot`: the second gets its number."""
     return [name if name not in names[:place] else f"{name} ({place})" for place, name in enumerate(names)]
 

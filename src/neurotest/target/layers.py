@@ -8,10 +8,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules import module as every
 
 from neurotest import rng
 from neurotest.errors import BadInput, near
@@ -146,12 +150,11 @@ class Survey:
             unread = f" ({self.hidden} run where they cannot be read: in scripted or custom code, or not one row per input)"
         named = [layer.name for layer in self.everything if layer.name and layer.alias is None]
         glob = f"name layers with --layers GLOB, for example {named[-1]!r}" if named else "it has no layer that can be named"
-        raise BadInput(
-            "empty",
-            "layers",
+        message = (
             f"layers={preset!r}: no module or function of this network gives such an output{unread}; "
-            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers.",
+            f"{f'use --layers {works}' if works else glob}. Methods that look only at inputs and outputs need no layers."
         )
+        raise BadInput("empty", "layers", message)
 
     def _every(self) -> tuple[Layer, ...]:
         """What DeepXplore and DeepSensor count: convolutions and dense layers (with their activation where that follows at once),
@@ -176,9 +179,8 @@ class Survey:
         weighted = [layer.time for layer in self.layers if layer.made_by in KINDS["pre_activation"]]
         before = [layer for layer in self.layers if min(weighted) <= layer.time < last.time and layer.name]
         if not before:
-            raise BadInput(
-                "empty", "layers", "layers='encoder': this network has no hidden layer; name a layer with --layers GLOB."
-            )
+            message = "layers='encoder': this network has no hidden layer; name a layer with --layers GLOB."
+            raise BadInput("empty", "layers", message)
         return before[-1]
 
     def _features(self, *, last: bool = False) -> Layer:
@@ -190,10 +192,50 @@ class Survey:
         dense = [layer for layer in vectors if layer.alias not in names]
         if not dense:
             preset = "last_hidden" if last else "features"
-            raise BadInput(
-                "empty",
-                "layers",
-                f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB.",
-            )
+            message = f"layers={preset!r}: this network has no dense layer on vectors; name a layer with --layers GLOB."
+            raise BadInput("empty", "layers", message)
         after = [layer for layer in dense if layer.time > self.last_spatial]
         return after[0] if after and self.last_spatial and not last else dense[-1]
+
+
+# -- the mean of a layer's maps over their places, taken from its input where that is smaller to read
+
+Widening = nn.Conv1d | nn.Conv2d | nn.Conv3d | nn.Linear
+
+
+def mean_from_input(module: nn.Module, layer: Layer) -> Callable[[Tensor], Tensor] | None:
+    """From a layer's input (n, *input_shape) the means of its output's channels (n, channels); None: the output has to be read.
+
+    A convolution with a kernel of one and a dense layer on tokens treat every place alike: the mean of what they give is what
+    they make of the mean of what they get. A layer that widens six times is recorded by reading a sixth. Reading whole maps once
+    more is most of what coverage costs on photographs. The numbers are the same but for rounding. It depends on the layer alone,
+    never on the batch, so that a profile and what is compared with it are computed in one way.
+    """
+    if math.prod(layer.shape) <= math.prod(layer.input_shape) or not isinstance(module, Widening):
+        return None
+    if not _as_torch_made_it(module) or not _one_place(module):
+        return None
+    channels = len(layer.shape) if isinstance(module, nn.Linear) else 1
+    places = tuple(axis for axis in range(1, len(layer.shape) + 1) if axis != channels)
+    if layer.axis != channels or not places:
+        return None
+    # The weight is looked up in every pass: somebody may have put another in its place.
+    return lambda x: F.linear(x.mean(places), module.weight.flatten(1), module.bias)
+
+
+def _as_torch_made_it(module: Widening) -> bool:
+    """Whether nothing but the class's own code runs: a subclass or a hook of the user's may change what the layer gives."""
+    hooks = (*module._forward_hooks.values(), *module._forward_pre_hooks.values())
+    if every._global_forward_hooks or every._global_forward_pre_hooks:
+        return False
+    changed = type(module) not in get_args(Widening) or "forward" in vars(module)
+    reads = all(getattr(hook, "only_reads", False) for hook in hooks)
+    return reads and not changed and module.weight.dtype in (torch.float32, torch.float64)
+
+
+def _one_place(module: Widening) -> bool:
+    """Whether every place of the output is made of the same place of the input, of all its channels."""
+    if isinstance(module, nn.Linear):
+        return True
+    ones = all(size == 1 for size in (*module.kernel_size, *module.stride))
+    return ones and module.groups == 1 and all(size == 0 for size in module.padding)

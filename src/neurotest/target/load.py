@@ -20,7 +20,7 @@ from torch import nn
 from neurotest import registry
 from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.public import public
 from neurotest.reading import reason, refuse_elsewhere, resolved, user_path
 from neurotest.settings import TargetSettings
@@ -30,9 +30,7 @@ from neurotest.target.weights import load_weights
 
 LARGEST_INPUT = 1 << 32  # values of one input
 # What a target knows of itself.
-OWN = (
-    "bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference",
-)  # fmt: skip
+_DECLARED = ("bounds", "mean", "std", "shape", "classes", "outputs", "layout", "precision", "weights", "preprocess", "reference")
 _WEIGHTS = "weights need the network they are for; write py:FILE:build, where build() returns it, and --weights {0}"
 _OTHER = "networks of PyTorch are tested; rebuild it as a module that build() of py:FILE:build returns"
 FILES = {
@@ -49,7 +47,7 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
     settings: the fields of `TargetSettings`. span, bins: of outputs="regression", the range of the value and into how many
     classes it is cut (25 by default). tolerance: how far it may be off before that is a fault, in its unit or a share of the
     span such as 5% (default: a class wide). resize, crop, grey, interpolation: how images of any size become its inputs, see
-    `neurotest.pictures.Preprocess`. rate: samples a second of the audio it takes.
+    `neurotest.images.Preprocess`. rate: samples a second of the audio it takes.
     layout, precision: `channels_last`, `bfloat16`: faster on some processors, with other rounding.
     device: where it runs; by default a target stays where it is and everything else goes to the CPU.
     trust_pickle: open a `.pt2` even if it could run code.
@@ -70,15 +68,15 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
         load_weights(network.module if isinstance(network, Target) else network, file)
         origin |= {"weights": WeightsFile(file, sha256(file)), "reference": None}
     if isinstance(network, Target):
-        own = {**{name: getattr(network, name) for name in OWN}, **_own_bins(network, options)}
+        declared = {**{name: getattr(network, name) for name in _DECLARED}, **_declared_bins(network, options)}
         origin["spec"] = text or (network.spec if network.loaded else "")
-        return Target(network.module, **{**own, **origin, **options})
+        return Target(network.module, **{**declared, **origin, **options})
     if text:
         network.eval()  # built for this run alone; a module somebody else holds is refused in training mode instead
     return Target(network, **origin, **options)
 
 
-def _own_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
+def _declared_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
     """The bins of a target that predicts a quantity, unless it is described anew; their names follow from them."""
     if target.bins is None or options.get("outputs", "regression") != "regression":
         return {}
@@ -107,7 +105,7 @@ def parse_size(size: str | Sequence[int] | None) -> tuple[int, ...] | None:
 
 
 def _classes(classes: Any) -> Any:
-    from neurotest.target.class_names import read_classes
+    from neurotest.target.class_names import read_classes  # from a run, perhaps
 
     return read_classes(classes)
 
@@ -167,7 +165,7 @@ def _no_source(spec: str) -> str:
 
 
 @registry.register("target source", "zoo", paper="", cost="reads one small file")
-def from_zoo(name: str) -> Target:
+def _from_zoo(name: str) -> Target:
     """`zoo:NAME`: a network trained by this project (`neurotest zoo list`)."""
     from neurotest import zoo
 
@@ -181,15 +179,12 @@ def from_zoo(name: str) -> Target:
 
 
 @registry.register("target source", "py", paper="", cost="runs your code")
-def from_python(place: str) -> nn.Module | Target:
+def _from_python(place: str) -> nn.Module | Target:
     """`py:FILE_OR_MODULE:CALLABLE`: your own code; the callable takes nothing and returns an nn.Module or a neurotest.Target."""
     where, colon, name = place.rpartition(":")
     if not colon or not where or not name:
-        raise BadInput(
-            "missing",
-            "callable",
-            f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network.",
-        )
+        message = f"py:{place} lacks its callable: write py:{place.strip(':')}:build, where build() returns the network."
+        raise BadInput("missing", "callable", message)
     # A file finds its neighbours, as when Python runs it; a module is looked for in the current directory too.
     if is_file(where):
         where = str(user_path(where, f"py:{place!r:.200}" if "\0" in place else f"py:{place:.200}"))
@@ -204,11 +199,8 @@ def from_python(place: str) -> nn.Module | Target:
         except (Exception, SystemExit) as error:  # a stranger's code may raise anything
             raise BadInput("failed", "callable", f"py:{place}: {name}() failed: {type(error).__name__}: {error}") from error
     if not isinstance(network, (nn.Module, Target)):
-        raise BadInput(
-            "wrong-type",
-            "callable",
-            f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target.",
-        )
+        message = f"py:{place}: {name}() returned a {type(network).__name__}; expected an nn.Module or a neurotest.Target."
+        raise BadInput("wrong-type", "callable", message)
     return network
 
 
@@ -236,7 +228,7 @@ def _callable(where: str, name: str) -> Callable[[], Any]:
         raise BadInput("failed", "import", f"py:{where}: cannot be imported: {type(error).__name__}: {error}") from error
     build = getattr(code, name, None)
     if not callable(build):
-        own = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
-        callables = [n for n, value in own.items() if callable(value) and not n.startswith("_")]
+        defined = {n: value for n, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__}
+        callables = [n for n, value in defined.items() if callable(value) and not n.startswith("_")]
         raise BadInput("unknown-name", "callable", f"py:{where} has no callable {name!r}. {near(name, callables)}")
     return build  # type: ignore[no-any-return]

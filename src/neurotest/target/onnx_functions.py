@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,36 +16,40 @@ from torch import Tensor
 from torch.nn import functional as F
 
 Function = Callable[..., Any]
-FUNCTIONS: dict[str, Function] = {}
+# Operators that are one function of torch. A lambda takes what the operator has, and not what torch has beside it.
+FUNCTIONS: dict[str, Function] = {
+    "MatMul": lambda a, b: torch.matmul(a, b),
+    "Einsum": lambda *tensors, equation: torch.einsum(equation, *tensors),
+    "Relu": lambda x: F.relu(x),
+    "LeakyRelu": lambda x, *, alpha=0.01: F.leaky_relu(x, alpha),
+    "ThresholdedRelu": lambda x, *, alpha=1.0: F.threshold(x, alpha, 0.0),
+    "Elu": lambda x, *, alpha=1.0: F.elu(x, alpha),
+    "Celu": lambda x, *, alpha=1.0: F.celu(x, alpha),
+    "Gelu": lambda x, *, approximate="none": F.gelu(x, approximate=approximate),
+    "Sigmoid": lambda x: torch.sigmoid(x),
+    "Swish": lambda x, *, alpha=1.0: F.silu(x) if alpha == 1 else x * torch.sigmoid(alpha * x),
+    "HardSwish": lambda x: F.hardswish(x),
+    "Tanh": lambda x: torch.tanh(x),
+    "Softplus": lambda x: F.softplus(x),
+    "Softsign": lambda x: F.softsign(x),
+    "Mish": lambda x: F.mish(x),
+    "GlobalAveragePool": lambda x: x.mean(tuple(range(2, x.ndim)), keepdim=True),
+    "GlobalMaxPool": lambda x: x.amax(tuple(range(2, x.ndim)), keepdim=True),
+    "InstanceNormalization": lambda x, scale, bias, *, epsilon=1e-5: F.instance_norm(x, weight=scale, bias=bias, eps=epsilon),
+    "LRN": lambda x, *, size, alpha=1e-4, beta=0.75, bias=1.0: F.local_response_norm(x, size, alpha, beta, bias),
+    "LpNormalization": lambda x, *, axis=-1, p=2: x / torch.linalg.vector_norm(x, p, dim=axis, keepdim=True),
+}
 
 
 class Unsupported(Exception):
     """A setting of an operator that is not implemented."""
 
 
-@dataclass(frozen=True)
-class Literal:
-    """A small constant of integers or truth values: sizes, axes, indices. It stays on the CPU, wherever the network runs."""
-
-    values: tuple[int | bool, ...]
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-
-    @property
-    def tensor(self) -> Tensor:
-        return torch.tensor(self.values, dtype=self.dtype).reshape(self.shape)
-
-
 def operator(*names: str) -> Callable[[Function], Function]:
     """Register a function as what these ONNX operators compute."""
 
     def add(function: Function) -> Function:
-        @functools.wraps(function)
-        def call(*args: Any, **attributes: Any) -> Any:
-            return function(*(arg.tensor if type(arg) is Literal else arg for arg in args), **attributes)
-
-        for name in names:
-            FUNCTIONS[name] = call
+        FUNCTIONS.update(dict.fromkeys(names, function))
         return function
 
     return add
@@ -97,7 +100,7 @@ def _padded(
 
 
 @operator("Conv")
-def conv(
+def _conv(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, strides: Any = None, pads: Any = None, dilations: Any = None,
     group: int = 1, auto_pad: str = "NOTSET", kernel_shape: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -108,7 +111,7 @@ def conv(
 
 
 @operator("ConvTranspose")
-def conv_transpose(
+def _conv_transpose(
     x: Tensor, weight: Tensor, bias: Tensor | None = None, *, strides: Any = None, pads: Any = None, dilations: Any = None,
     group: int = 1, auto_pad: str = "NOTSET", output_padding: Any = None, output_shape: Any = None, kernel_shape: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -121,7 +124,7 @@ def conv_transpose(
 
 
 @operator("Gemm")
-def gemm(
+def _gemm(
     a: Tensor, b: Tensor, c: Any = None, *, alpha: float = 1.0, beta: float = 1.0, transA: int = 0, transB: int = 0
 ) -> Tensor:
     a, b = a.t() if transA else a, b if transB else b.t()
@@ -132,140 +135,55 @@ def gemm(
     return product if c is None else product + beta * c
 
 
-@operator("MatMul")
-def matmul(a: Tensor, b: Tensor) -> Tensor:
-    return torch.matmul(a, b)
-
-
-@operator("Einsum")
-def einsum(*tensors: Tensor, equation: str) -> Tensor:
-    return torch.einsum(equation, *tensors)
-
-
 # -- activations
 
 
-@operator("Relu")
-def relu(x: Tensor) -> Tensor:
-    return F.relu(x)
-
-
-@operator("LeakyRelu")
-def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
-    return F.leaky_relu(x, alpha)
-
-
 @operator("PRelu")
-def prelu(x: Tensor, slope: Tensor) -> Tensor:
+def _prelu(x: Tensor, slope: Tensor) -> Tensor:
     if slope.numel() in (1, x.shape[1]) and slope.numel() == max(slope.shape, default=1):
         return F.prelu(x, slope.reshape(-1))
     return torch.where(x < 0, x * slope, x)
 
 
-@operator("Elu")
-def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return F.elu(x, alpha)
-
-
 @operator("Selu")
-def selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
+def _selu(x: Tensor, *, alpha: float = 1.6732632423543772, gamma: float = 1.0507009873554805) -> Tensor:
     if abs(alpha - 1.6732632423543772) < 1e-5 and abs(gamma - 1.0507009873554805) < 1e-5:
         return F.selu(x)
     return gamma * F.elu(x, alpha)
 
 
-@operator("Celu")
-def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return F.celu(x, alpha)
-
-
-@operator("Gelu")
-def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    return F.gelu(x, approximate=approximate)
-
-
-@operator("Sigmoid")
-def sigmoid(x: Tensor) -> Tensor:
-    return torch.sigmoid(x)
-
-
 @operator("HardSigmoid")
-def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
+def _hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     return F.hardsigmoid(x) if abs(alpha - 1 / 6) < 1e-6 and beta == 0.5 else (alpha * x + beta).clamp(0, 1)
 
 
-@operator("HardSwish")
-def hard_swish(x: Tensor) -> Tensor:
-    return F.hardswish(x)
-
-
-@operator("Swish")
-def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return F.silu(x) if alpha == 1 else x * torch.sigmoid(alpha * x)
-
-
-@operator("Tanh")
-def tanh(x: Tensor) -> Tensor:
-    return torch.tanh(x)
-
-
-@operator("Softplus")
-def softplus(x: Tensor) -> Tensor:
-    return F.softplus(x)
-
-
-@operator("Softsign")
-def softsign(x: Tensor) -> Tensor:
-    return F.softsign(x)
-
-
-@operator("Mish")
-def mish(x: Tensor) -> Tensor:
-    return F.mish(x)
-
-
-@operator("ThresholdedRelu")
-def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    return F.threshold(x, alpha, 0.0)
-
-
 @operator("Clip")
-def clip(x: Tensor, low: Any = None, high: Any = None, *, min: float | None = None, max: float | None = None) -> Tensor:
+def _clip(x: Tensor, low: Any = None, high: Any = None, *, min: float | None = None, max: float | None = None) -> Tensor:
     low, high = number(low) if low is not None else min, number(high) if high is not None else max
     return x if low is None and high is None else torch.clamp(x, low, high)
 
 
-def _rows(x: Tensor, axis: int, opset: int, function: Callable[..., Tensor]) -> Tensor:
+def _softmax(function: Callable[..., Tensor], x: Tensor, *, axis: int | None = None, opset: int = 13) -> Tensor:
     """Before opset 13 all axes from `axis` on were one."""
     if opset >= 13:
-        return function(x, dim=axis)
-    axis %= x.ndim
+        return function(x, dim=-1 if axis is None else axis)
+    axis = (1 if axis is None else axis) % x.ndim
     return function(x.flatten(axis), dim=axis).reshape(x.shape)
 
 
-@operator("Softmax")
-def softmax(x: Tensor, *, axis: int | None = None, opset: int = 13) -> Tensor:
-    return _rows(x, (-1 if opset >= 13 else 1) if axis is None else axis, opset, F.softmax)
-
-
-@operator("LogSoftmax")
-def log_softmax(x: Tensor, *, axis: int | None = None, opset: int = 13) -> Tensor:
-    return _rows(x, (-1 if opset >= 13 else 1) if axis is None else axis, opset, F.log_softmax)
+operator("Softmax")(functools.partial(_softmax, F.softmax))
+operator("LogSoftmax")(functools.partial(_softmax, F.log_softmax))
 
 
 # -- poolings
 
 
-def _pool_settings(kernel: list[int], strides: Any, dilations: Any) -> tuple[list[int], list[int]]:
-    return strides or [1] * len(kernel), dilations or [1] * len(kernel)
-
-
 @operator("MaxPool")
-def max_pool(
+def _max_pool(
     x: Tensor, *, kernel_shape: list[int], strides: Any = None, pads: Any = None, dilations: Any = None, ceil_mode: int = 0,
     auto_pad: str = "NOTSET", storage_order: int = 0,
 ) -> Tensor:  # fmt: skip
-    strides, dilations = _pool_settings(kernel_shape, strides, dilations)
+    strides, dilations = (one or [1] * len(kernel_shape) for one in (strides, dilations))
     half = [k // 2 for k in kernel_shape]
     x, padding = _padded(x, pads, auto_pad, kernel_shape, strides, dilations, -math.inf, half)
     function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[len(kernel_shape) - 1]
@@ -273,11 +191,11 @@ def max_pool(
 
 
 @operator("AveragePool")
-def average_pool(
+def _average_pool(
     x: Tensor, *, kernel_shape: list[int], strides: Any = None, pads: Any = None, dilations: Any = None, ceil_mode: int = 0,
     auto_pad: str = "NOTSET", count_include_pad: int = 0,
 ) -> Tensor:  # fmt: skip
-    strides, dilations = _pool_settings(kernel_shape, strides, dilations)
+    strides, dilations = (one or [1] * len(kernel_shape) for one in (strides, dilations))
     if max(dilations) > 1:
         raise Unsupported("AveragePool with dilations")
     half = [k // 2 for k in kernel_shape]
@@ -290,21 +208,11 @@ def average_pool(
     return sums / function(inside, kernel_shape, strides, 0, bool(ceil_mode))  # type: ignore[no-any-return]
 
 
-@operator("GlobalAveragePool")
-def global_average_pool(x: Tensor) -> Tensor:
-    return x.mean(tuple(range(2, x.ndim)), keepdim=True)
-
-
-@operator("GlobalMaxPool")
-def global_max_pool(x: Tensor) -> Tensor:
-    return x.amax(tuple(range(2, x.ndim)), keepdim=True)
-
-
 # -- norms
 
 
 @operator("BatchNormalization")
-def batch_norm(
+def _batch_norm(
     x: Tensor, scale: Tensor, bias: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5, momentum: float = 0.9,
     training_mode: int = 0, spatial: int = 1,
 ) -> Tensor:  # fmt: skip
@@ -313,13 +221,8 @@ def batch_norm(
     return F.batch_norm(x, mean, var, scale, bias, False, 0.0, epsilon)
 
 
-@operator("InstanceNormalization")
-def instance_norm(x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5) -> Tensor:
-    return F.instance_norm(x, weight=scale, bias=bias, eps=epsilon)
-
-
 @operator("LayerNormalization")
-def layer_norm(
+def _layer_norm(
     x: Tensor, scale: Tensor, bias: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Tensor:
     shape = x.shape[axis % x.ndim :]
@@ -327,31 +230,20 @@ def layer_norm(
 
 
 @operator("RMSNormalization")
-def rms_norm(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
+def _rms_norm(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
     shape = x.shape[axis % x.ndim :]
     return F.rms_norm(x, shape, scale.expand(shape), epsilon)
 
 
 @operator("GroupNormalization")
-def group_norm(x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
+def _group_norm(x: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1) -> Tensor:
     if len(scale) != x.shape[1]:  # opset 18 has one value per group
         scale, bias = (one.repeat_interleave(x.shape[1] // num_groups) for one in (scale, bias))
     return F.group_norm(x, num_groups, scale, bias, epsilon)
 
 
-@operator("LRN")
-def local_response_norm(x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Tensor:
-    return F.local_response_norm(x, size, alpha, beta, bias)
-
-
-@operator("LpNormalization")
-def lp_norm(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(x, p, dim=axis, keepdim=True)
-    return x / norm
-
-
 @operator("Dropout")
-def dropout(x: Tensor, ratio: Any = None, training: Any = None, *, seed: int = 0, is_test: int = 1) -> Tensor:
+def _dropout(x: Tensor, ratio: Any = None, training: Any = None, *, seed: int = 0, is_test: int = 1) -> Tensor:
     if number(training):
         raise Unsupported("Dropout in training mode: export after model.eval()")
     return x

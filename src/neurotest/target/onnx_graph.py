@@ -7,17 +7,17 @@ a path; where there is none, each node is a module called by its own name.
 from __future__ import annotations
 
 import ast
+import math
 import re
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import torch
 
 from neurotest.target.archive import Malformed
-from neurotest.target.onnx_functions import Literal
-from neurotest.target.onnx_fusion import fuse
 from neurotest.target.onnx_tensors import FUNCTIONS
-from neurotest.target.program import Device, Node, Program, Ref, Weight
+from neurotest.target.program import Device, Literal, Node, Program, Ref, Weight
 
 SCOPES = "pkg.torch.onnx.name_scopes"  # what torch's exporter notes beside a node: the modules around it, outermost first
 DOMAINS = ("", "ai.onnx")
@@ -59,8 +59,8 @@ class _Reader:
                 self.constants[node.output[0]] = self.constant(node)
             else:
                 nodes.append(node)
-        for step in fuse(nodes, self.constants, [one.name for one in self.graph.output]):
-            self.node(step)
+        for node in _Fusion(nodes, self.constants, [one.name for one in self.graph.output]).run():
+            self.node(node)
         self.result.output = self.value(self.graph.output[0].name)
         return self.result
 
@@ -148,7 +148,7 @@ class _Reader:
         """The path of a weight: the author's, where it is one, else in the module that uses it first."""
         if name not in self.paths:
             path = (
-                name if re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+", name) else ".".join(filter(None, [home, word(name)]))
+                name if re.fullmatch(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+", name) else ".".join(filter(None, [home, _word(name)]))
             )
             while path in self.tensors:
                 path += "_"
@@ -176,7 +176,7 @@ def modules(node: Any) -> tuple[tuple[str, str], ...]:
     if "/" in node.name:
         *outer, _ = [part for part in node.name.split("/") if part]
         return _stack(_nested(outer))
-    name = word(node.name)
+    name = _word(node.name)
     return ((name, name),) if name else ()
 
 
@@ -194,7 +194,7 @@ def _scopes(text: str) -> list[str] | None:
 
 
 def _paths(names: list[str]) -> list[str]:
-    return [".".join(word(part) for part in name.split(".")) for name in names if name]
+    return [".".join(_word(part) for part in name.split(".")) for name in names if name]
 
 
 def _unfused(node: Any, paths: list[str]) -> list[str]:
@@ -211,9 +211,9 @@ def _nested(parts: list[str]) -> list[str]:
     paths: list[str] = []
     before = ""
     for part in parts:
-        own = part[len(before) + 1 :] if before and part.startswith(f"{before}.") else part
-        own = ".".join(word(one) for one in own.split(".") if one)
-        paths.append(f"{paths[-1]}.{own}" if paths else own)
+        name = part[len(before) + 1 :] if before and part.startswith(f"{before}.") else part
+        name = ".".join(_word(one) for one in name.split(".") if one)
+        paths.append(f"{paths[-1]}.{name}" if paths else name)
         before = part
     return paths
 
@@ -222,10 +222,101 @@ def _stack(paths: list[str]) -> tuple[tuple[str, str], ...]:
     return tuple((path, path) for path in paths if path)
 
 
-def word(name: str) -> str:
+def _word(name: str) -> str:
     """A name as a module may have it; underscores of the author's stay.
 
-    >>> word("_fc"), word("/fc/MatMul:0/")
+    >>> _word("_fc"), _word("/fc/MatMul:0/")
     ('_fc', 'fc_MatMul_0')
     """
     return re.sub(r"[^A-Za-z0-9_-]+", " ", name).strip().replace(" ", "_")[:200]
+
+
+class _Fusion:
+    """Activations that exporters write as several operators, joined again, so that they are found as what they are.
+
+    GELU is x/sqrt(2) -> Erf -> +1 -> *x -> *0.5 before opset 20, SiLU x * Sigmoid(x), hard swish x * HardSigmoid(x).
+    """
+
+    def __init__(self, nodes: list[Any], constants: dict[str, np.ndarray], outputs: list[str]) -> None:
+        self.nodes, self.constants = nodes, constants
+        self.producer = {name: node for node in nodes for name in node.output}
+        self.uses = Counter([name for node in nodes for name in node.input] + outputs)
+
+    def run(self) -> list[Any]:
+        """The nodes with each such group replaced by one operator, at the place of the group's last node."""
+        gone: set[int] = set()
+        instead: dict[int, Any] = {}
+        for node in self.nodes:
+            if node.op_type != "Mul":
+                continue
+            group = self.gelu(node) or self.gated(node)
+            if group is not None:
+                inner, replacement = group
+                gone.update(id(one) for one in inner)
+                instead[id(node)] = replacement
+        return [instead.get(id(node), node) for node in self.nodes if id(node) not in gone]
+
+    def number(self, name: str, value: float) -> bool:
+        constant = self.constants.get(name)
+        return constant is not None and constant.size == 1 and math.isclose(float(constant.reshape(-1)[0]), value, rel_tol=1e-5)
+
+    def single(self, name: str, operator: str) -> Any:
+        """The node that computes a value that is used once, if it is such an operator."""
+        node = self.producer.get(name)
+        return node if node is not None and node.op_type == operator and self.uses[name] == 1 else None
+
+    def with_number(self, name: str, operator: str, value: float) -> tuple[Any, str] | None:
+        """A node of a tensor and a number, in either order: the node and the tensor's name."""
+        node = self.single(name, operator)
+        if node is None:
+            return None
+        for one, other in (tuple(node.input), tuple(reversed(node.input))):
+            if self.number(one, value):
+                return node, other
+        return None
+
+    def gated(self, node: Any) -> tuple[list[Any], Any] | None:
+        """x * Sigmoid(x), x * HardSigmoid(x)."""
+        for gate_name, x in (tuple(node.input), tuple(reversed(node.input))):
+            for operator, name in (("Sigmoid", "Swish"), ("HardSigmoid", "HardSwish")):
+                gate = self.single(gate_name, operator)
+                if gate is not None and list(gate.input) == [x]:
+                    slope = next((one.f for one in gate.attribute if one.name == "alpha"), 0.2)
+                    if operator == "Sigmoid" or math.isclose(slope, 1 / 6, rel_tol=1e-5):
+                        return [gate], _made(name, x, node, gate)
+        return None
+
+    def gelu(self, node: Any) -> tuple[list[Any], Any] | None:
+        """The last product of a GELU: 0.5 * (x * (1 + erf)), or (0.5 * x) * (1 + erf)."""
+        for one, other in (tuple(node.input), tuple(reversed(node.input))):
+            if self.number(one, 0.5):
+                product = self.single(other, "Mul")
+                factors = None if product is None else tuple(product.input)
+            else:
+                half = self.with_number(one, "Mul", 0.5)
+                product, factors = (None, None) if half is None else (half[0], (half[1], other))
+            for x, plus in (factors, tuple(reversed(factors))) if factors else ():
+                inner = self.error_function(plus, x)
+                if inner is not None:
+                    return [product, *inner], _made("Gelu", x, node, inner[0])
+        return None
+
+    def error_function(self, plus: str, x: str) -> list[Any] | None:
+        """The nodes of 1 + erf(x / sqrt(2))."""
+        added = self.with_number(plus, "Add", 1.0)
+        erf = None if added is None else self.single(added[1], "Erf")
+        if added is None or erf is None:
+            return None
+        scaled = self.with_number(erf.input[0], "Mul", math.sqrt(0.5))
+        division = self.single(erf.input[0], "Div")
+        if division is not None and self.number(division.input[1], math.sqrt(2)):
+            scaled = division, division.input[0]
+        return None if scaled is None or scaled[1] != x else [scaled[0], erf, added[0]]
+
+
+def _made(operator: str, x: str, last: Any, inner: Any) -> Any:
+    from onnx import helper
+
+    node = helper.make_node(operator, [x], list(last.output), name=inner.name)
+    node.metadata_props.extend(inner.metadata_props)
+    return node

@@ -4,37 +4,47 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from neurotest.target.limits import check_quotient
 from neurotest.target.onnx_functions import FUNCTIONS, Unsupported, ints, number, operator
+from neurotest.target.operators import check_quotient
 
-__all__ = ["ELEMENTWISE", "FUNCTIONS", "MANY", "PAIRS", "REDUCTIONS", "TYPES"]
+__all__ = ["FUNCTIONS", "TYPES"]
 
-MOST = 1 << 24  # integers computed from sizes
+MOST_INTEGERS = 1 << 24  # integers computed from sizes
 # Numbers of the ONNX data types.
 TYPES = {
     1: torch.float32, 2: torch.uint8, 3: torch.int8, 5: torch.int16, 6: torch.int32, 7: torch.int64, 9: torch.bool,
     10: torch.float16, 11: torch.float64, 16: torch.bfloat16,
 }  # fmt: skip
-ELEMENTWISE: dict[str, Callable[[Tensor], Tensor]] = {
+FUNCTIONS |= {
     "Abs": torch.abs, "Neg": torch.neg, "Exp": torch.exp, "Log": torch.log, "Sqrt": torch.sqrt, "Reciprocal": torch.reciprocal,
     "Floor": torch.floor, "Ceil": torch.ceil, "Round": torch.round, "Sign": torch.sign, "Sin": torch.sin, "Cos": torch.cos,
     "Tan": torch.tan, "Atan": torch.atan, "Sinh": torch.sinh, "Cosh": torch.cosh, "Erf": torch.erf, "IsNaN": torch.isnan,
-    "IsInf": torch.isinf, "Not": torch.logical_not, "Identity": lambda x: x,
+    "IsInf": torch.isinf, "Not": torch.logical_not,
+    "Identity": lambda x: x,
+    "Mean": lambda *values: functools.reduce(torch.add, values) / len(values),
+    "CastLike": lambda x, like, *, saturate=1: x.to(like.dtype),
+    "ArgMax": lambda x, *, axis=0, keepdims=1, select_last_index=0: x.argmax(axis, keepdim=bool(keepdims)),
+    "ArgMin": lambda x, *, axis=0, keepdims=1, select_last_index=0: x.argmin(axis, keepdim=bool(keepdims)),
+    "Concat": lambda *tensors, axis: torch.cat([torch.as_tensor(one) for one in tensors], axis),
+    "Transpose": lambda x, *, perm=None: x.permute(list(reversed(range(x.ndim))) if perm is None else list(perm)),
+    # Sizes are small tensors of integers on the CPU, wherever the network runs.
+    "Shape": lambda x, *, start=0, end=None: torch.tensor(x.shape[start:end], dtype=torch.int64, device="cpu"),
+    "Size": lambda x: torch.tensor(x.numel(), dtype=torch.int64, device="cpu"),
 }  # fmt: skip
-PAIRS: dict[str, Callable[[Any, Any], Tensor]] = {
+_PAIRS: dict[str, Callable[[Any, Any], Tensor]] = {
     "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Pow": torch.pow, "Equal": torch.eq, "Greater": torch.gt,
     "Less": torch.lt, "GreaterOrEqual": torch.ge, "LessOrEqual": torch.le, "And": torch.logical_and, "Or": torch.logical_or,
     "Xor": torch.logical_xor,
 }  # fmt: skip
-MANY: dict[str, Callable[[Any, Any], Tensor]] = {"Min": torch.minimum, "Max": torch.maximum, "Sum": torch.add}
-REDUCTIONS: dict[str, Callable[[Tensor, list[int], bool], Tensor]] = {
+_MANY: dict[str, Callable[[Any, Any], Tensor]] = {"Min": torch.minimum, "Max": torch.maximum, "Sum": torch.add}
+_REDUCTIONS: dict[str, Callable[[Tensor, list[int], bool], Tensor]] = {
     "ReduceMean": lambda x, d, k: x.mean(d, keepdim=k),
     "ReduceSum": lambda x, d, k: x.sum(d, keepdim=k),
     "ReduceMax": lambda x, d, k: x.amax(d, keepdim=k),
@@ -62,18 +72,7 @@ def _joined(pair: Callable[[Any, Any], Tensor], *values: Any) -> Tensor:
     return result
 
 
-def _register() -> None:
-    for name, function in ELEMENTWISE.items():
-        operator(name)(function)
-    for name, pair in PAIRS.items():
-        operator(name)(functools.partial(lambda pair, a, b: pair(*_tensors(a, b)), pair))
-    for name, pair in MANY.items():
-        operator(name)(functools.partial(_joined, pair))
-    for name, reduction in REDUCTIONS.items():
-        operator(name)(functools.partial(reduce, reduction))
-
-
-def reduce(
+def _reduce(
     reduction: Callable[[Tensor, list[int], bool], Tensor], x: Tensor, given: Any = None, *, axes: Any = None, keepdims: int = 1,
     noop_with_empty_axes: int = 0,
 ) -> Tensor:  # fmt: skip
@@ -83,11 +82,13 @@ def reduce(
     return reduction(x, dims or list(range(x.ndim)), bool(keepdims))
 
 
-_register()
+FUNCTIONS |= {name: functools.partial(lambda pair, a, b: pair(*_tensors(a, b)), pair) for name, pair in _PAIRS.items()}
+FUNCTIONS |= {name: functools.partial(_joined, pair) for name, pair in _MANY.items()}
+FUNCTIONS |= {name: functools.partial(_reduce, reduction) for name, reduction in _REDUCTIONS.items()}
 
 
 @operator("Div")
-def div(a: Any, b: Any) -> Tensor:
+def _div(a: Any, b: Any) -> Tensor:
     a, b = _tensors(a, b)
     whole = not a.is_floating_point() and not (b.is_floating_point() if isinstance(b, Tensor) else isinstance(b, float))
     if whole:
@@ -97,18 +98,13 @@ def div(a: Any, b: Any) -> Tensor:
 
 
 @operator("Mod")
-def mod(a: Any, b: Any, *, fmod: int = 0) -> Tensor:
+def _mod(a: Any, b: Any, *, fmod: int = 0) -> Tensor:
     a, b = _tensors(a, b)
     return torch.fmod(a, b) if fmod else torch.remainder(a, b)
 
 
-@operator("Mean")
-def mean(*values: Tensor) -> Tensor:
-    return functools.reduce(torch.add, values) / len(values)
-
-
 @operator("Where")
-def where(condition: Tensor, a: Any, b: Any) -> Tensor:
+def _where(condition: Tensor, a: Any, b: Any) -> Tensor:
     a, b = _tensors(a, b)
     device = next((one.device for one in (condition, a, b) if isinstance(one, Tensor) and one.device.type != "cpu"), None)
     if device is not None:
@@ -117,61 +113,33 @@ def where(condition: Tensor, a: Any, b: Any) -> Tensor:
 
 
 @operator("Cast")
-def cast(x: Any, *, to: int, saturate: int = 1) -> Tensor:
+def _cast(x: Any, *, to: int, saturate: int = 1) -> Tensor:
     if to not in TYPES:
         raise Unsupported(f"Cast to type {to}")
     return torch.as_tensor(x).to(TYPES[to])
 
 
-@operator("CastLike")
-def cast_like(x: Tensor, like: Tensor, *, saturate: int = 1) -> Tensor:
-    return x.to(like.dtype)
-
-
-@operator("ArgMax")
-def arg_max(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
-    return x.argmax(axis, keepdim=bool(keepdims))
-
-
-@operator("ArgMin")
-def arg_min(x: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Tensor:
-    return x.argmin(axis, keepdim=bool(keepdims))
-
-
 @operator("TopK")
-def top_k(x: Tensor, k: Any = None, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
+def _top_k(x: Tensor, k: Any = None, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> tuple[Tensor, Tensor]:
     values, places = torch.topk(x, ints(k)[0], axis, bool(largest), bool(sorted))
     return values, places
 
 
 @operator("CumSum")
-def cumulative_sum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
+def _cumulative_sum(x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Tensor:
     if exclusive or reverse:
         raise Unsupported("CumSum, exclusive or reversed")
     return x.cumsum(ints(axis)[0])
 
 
-# -- sizes: small tensors of integers on the CPU, wherever the network runs
-
-
-@operator("Shape")
-def shape(x: Tensor, *, start: int = 0, end: int | None = None) -> Tensor:
-    return torch.tensor(x.shape[start:end], dtype=torch.int64, device="cpu")
-
-
-@operator("Size")
-def size(x: Tensor) -> Tensor:
-    return torch.tensor(x.numel(), dtype=torch.int64, device="cpu")
-
-
 def _check_count(count: float, operator: str) -> None:
     """What lies on the CPU is computed for real when the network is rehearsed."""
-    if not count <= MOST:
-        raise Unsupported(f"{operator} of more than {MOST:,} values")
+    if not count <= MOST_INTEGERS:
+        raise Unsupported(f"{operator} of more than {MOST_INTEGERS:,} values")
 
 
 @operator("ConstantOfShape")
-def constant_of_shape(sizes: Any, *, value: Any = 0.0, device: torch.device | None = None) -> Tensor:
+def _constant_of_shape(sizes: Any, *, value: Any = 0.0, device: torch.device | None = None) -> Tensor:
     dtype = torch.float32 if isinstance(value, float) else torch.bool if isinstance(value, bool) else torch.int64
     if device is None:
         _check_count(math.prod(ints(sizes)), "ConstantOfShape")
@@ -179,32 +147,32 @@ def constant_of_shape(sizes: Any, *, value: Any = 0.0, device: torch.device | No
 
 
 @operator("Range")
-def range_(start: Any, limit: Any, delta: Any) -> Tensor:
+def _range(start: Any, limit: Any, delta: Any) -> Tensor:
     first, last, step = number(start), number(limit), number(delta)
     _check_count((last - first) / step if step else math.inf, "Range")
     return torch.arange(first, last, step)
 
 
 @operator("Reshape")
-def reshape(x: Tensor, sizes: Any, *, allowzero: int = 0) -> Tensor:
+def _reshape(x: Tensor, sizes: Any, *, allowzero: int = 0) -> Tensor:
     wanted = ints(sizes)
     return x.reshape([x.shape[place] if s == 0 and not allowzero else s for place, s in enumerate(wanted)])
 
 
 @operator("Flatten")
-def flatten(x: Tensor, *, axis: int = 1) -> Tensor:
+def _flatten(x: Tensor, *, axis: int = 1) -> Tensor:
     axis = axis % x.ndim if axis < 0 else axis
     return x.flatten(1) if axis == 1 and x.ndim > 1 else x.reshape(math.prod(x.shape[:axis]), -1)
 
 
 @operator("Squeeze")
-def squeeze(x: Tensor, given: Any = None, *, axes: Any = None) -> Tensor:
+def _squeeze(x: Tensor, given: Any = None, *, axes: Any = None) -> Tensor:
     dims = ints(given) if given is not None else axes
     return x.squeeze() if dims is None else x.squeeze(tuple(dims))
 
 
 @operator("Unsqueeze")
-def unsqueeze(x: Tensor, given: Any = None, *, axes: Any = None) -> Tensor:
+def _unsqueeze(x: Tensor, given: Any = None, *, axes: Any = None) -> Tensor:
     dims = ints(given) if given is not None else axes
     x, ndim = torch.as_tensor(x), torch.as_tensor(x).ndim + len(dims)
     for dim in sorted(d % ndim for d in dims):
@@ -212,31 +180,21 @@ def unsqueeze(x: Tensor, given: Any = None, *, axes: Any = None) -> Tensor:
     return x
 
 
-@operator("Transpose")
-def transpose(x: Tensor, *, perm: Sequence[int] | None = None) -> Tensor:
-    return x.permute(list(perm) if perm is not None else list(reversed(range(x.ndim))))
-
-
 @operator("Expand")
-def expand(x: Any, sizes: Any) -> Tensor:
+def _expand(x: Any, sizes: Any) -> Tensor:
     tensor = torch.as_tensor(x)
     return tensor.expand(torch.broadcast_shapes(tensor.shape, tuple(ints(sizes))))
 
 
 @operator("Tile")
-def tile(x: Tensor, repeats: Any) -> Tensor:
+def _tile(x: Tensor, repeats: Any) -> Tensor:
     if x.device.type == "cpu" and not x.is_floating_point():
         _check_count(x.numel() * math.prod(ints(repeats)), "Tile")
     return x.tile(ints(repeats))
 
 
-@operator("Concat")
-def concat(*tensors: Any, axis: int) -> Tensor:
-    return torch.cat([torch.as_tensor(one) for one in tensors], axis)
-
-
 @operator("Split")
-def split(
+def _split(
     x: Tensor, sizes: Any = None, *, axis: int = 0, split: Any = None, num_outputs: int | None = None, outputs: int = 1
 ) -> tuple[Tensor, ...]:
     parts = ints(sizes) if sizes is not None else split
@@ -247,7 +205,7 @@ def split(
 
 
 @operator("Slice")
-def slice_(
+def _slice(
     x: Tensor, begin: Any = None, end: Any = None, dims: Any = None, steps: Any = None, *, starts: Any = None, ends: Any = None,
     axes: Any = None,
 ) -> Tensor:  # fmt: skip
@@ -269,7 +227,7 @@ def _bounded(place: int) -> int:
 
 
 @operator("Gather")
-def gather(data: Any, places: Any, *, axis: int = 0) -> Tensor:
+def _gather(data: Any, places: Any, *, axis: int = 0) -> Tensor:
     x, index = torch.as_tensor(data), torch.as_tensor(places)
     axis %= x.ndim
     if index.ndim == 0 and index.device.type == "cpu":
@@ -280,16 +238,15 @@ def gather(data: Any, places: Any, *, axis: int = 0) -> Tensor:
 
 
 @operator("GatherElements")
-def gather_elements(x: Tensor, index: Tensor, *, axis: int = 0) -> Tensor:
+def _gather_elements(x: Tensor, index: Tensor, *, axis: int = 0) -> Tensor:
     index = index.to(x.device).long()
     return x.gather(axis, torch.where(index < 0, index + x.shape[axis], index))
 
 
 @operator("Pad")
-def pad(
-    x: Tensor, sides: Any = None, value: Any = None, dims: Any = None, *, pads: Any = None, mode: str = "constant",
-    **older: Any,
-) -> Tensor:  # fmt: skip
+def _pad(
+    x: Tensor, sides: Any = None, value: Any = None, dims: Any = None, *, pads: Any = None, mode: str = "constant", **older: Any
+) -> Tensor:
     widths = ints(sides) if sides is not None else pads
     axes = [d % x.ndim for d in ints(dims)] if dims is not None else list(range(x.ndim))
     begins, ends = [0] * x.ndim, [0] * x.ndim
@@ -304,7 +261,7 @@ def pad(
 
 
 @operator("DepthToSpace")
-def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
+def _depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
     if mode == "CRD":
         return F.pixel_shuffle(x, blocksize)
     n, c, h, w = x.shape
@@ -313,14 +270,14 @@ def depth_to_space(x: Tensor, *, blocksize: int, mode: str = "DCR") -> Tensor:
 
 
 @operator("SpaceToDepth")
-def space_to_depth(x: Tensor, *, blocksize: int) -> Tensor:
+def _space_to_depth(x: Tensor, *, blocksize: int) -> Tensor:
     n, c, h, w = x.shape
     cut = x.reshape(n, c, h // blocksize, blocksize, w // blocksize, blocksize).permute(0, 3, 5, 1, 2, 4)
     return cut.reshape(n, c * blocksize**2, h // blocksize, w // blocksize)
 
 
 @operator("Resize", "Upsample")
-def resize(
+def _resize(
     x: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None, *, mode: str = "nearest",
     coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor", opset: int = 13, **others: Any,
 ) -> Tensor:  # fmt: skip

@@ -40,11 +40,8 @@ class Bins:
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 2 <= self.count <= MOST_BINS:
-            raise BadInput(
-                "out-of-range",
-                "bins",
-                f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS}).",
-            )
+            message = f"bins={shown(self.count)}: expected an integer from 2 to {MOST_BINS:,} (the coverage study uses {BINS})."
+            raise BadInput("out-of-range", "bins", message)
 
         if not self.tolerance:
             object.__setattr__(self, "tolerance", self.width)
@@ -107,28 +104,25 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
         raise BadInput("out-of-range", "outputs", f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if outputs != "regression":
         if span is not None or bins is not None or tolerance is not None:
-            raise BadInput(
-                "conflict",
-                "span",
+            message = (
                 f"span, bins and tolerance describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs "
-                "regression.",
+                "regression."
             )
+            raise BadInput("conflict", "span", message)
         return None
     if span is None:
-        raise BadInput(
-            "missing",
-            "span",
+        message = (
             "outputs='regression' needs the range that the quantity lies in, which is cut into bins: pass --span LOW HIGH, for "
-            "example --span -0.4 0.4 for a steering angle.",
+            "example --span -0.4 0.4 for a steering angle."
         )
+        raise BadInput("missing", "span", message)
     try:
         low, high = (float(end) for end in span)
     except (TypeError, ValueError, OverflowError):
         low = high = float("nan")
     if not (low < high and np.isfinite([low, high]).all()):
-        raise BadInput(
-            "out-of-range", "span", f"span={shown(span)}: expected two finite numbers, the lower first, for example -0.4 0.4."
-        )
+        message = f"span={shown(span)}: expected two finite numbers, the lower first, for example -0.4 0.4."
+        raise BadInput("out-of-range", "span", message)
     result = Bins(low, high, BINS if bins is None else bins)
     if tolerance is None:
         return result
@@ -147,11 +141,8 @@ def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
     except ValueError:
         value = float("nan")
     if isinstance(text, bool) or not (0 < value < float("inf")):
-        raise BadInput(
-            "out-of-range",
-            name,
-            f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%.",
-        )
+        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%."
+        raise BadInput("out-of-range", name, message)
     return value
 
 
@@ -163,29 +154,26 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
         if rows == n and width > 1:
             return out
     if not isinstance(out, Tensor):
-        raise BadInput(
-            "unsupported",
-            "outputs",
+        message = (
             f"the network returns a {type(out).__name__}, not one tensor of class scores: detection, multi-output and "
-            "text models are not supported; wrap it in a module that returns logits (n, classes).",
+            "text models are not supported; wrap it in a module that returns logits (n, classes)."
         )
+        raise BadInput("unsupported", "outputs", message)
     if not out.is_floating_point():
         kind = str(out.dtype).removeprefix("torch.")
-        raise BadInput(
-            "wrong-type",
-            "outputs",
+        message = (
             f"the network returns {kind} values, not scores: leave out its argmax or rounding, or wrap it "
-            "in a module that returns logits (n, classes) as floating-point numbers.",
+            "in a module that returns logits (n, classes) as floating-point numbers."
         )
+        raise BadInput("wrong-type", "outputs", message)
     if out.ndim == 1 and len(out) == n:
         out = out.unsqueeze(1)
     if out.ndim != 2 or len(out) != n:
-        raise BadInput(
-            "wrong-shape",
-            "outputs",
+        message = (
             f"the network returns shape {tuple(out.shape)} for {n} inputs: expected (n, classes). "
-            "Segmentation, detection and text models are not supported; wrap it in a module that returns logits.",
+            "Segmentation, detection and text models are not supported; wrap it in a module that returns logits."
         )
+        raise BadInput("wrong-shape", "outputs", message)
     if bins is not None:
         return bins.logits(_quantity(out))
     if outputs == "logits":
@@ -197,23 +185,21 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
 
 def _quantity(out: Tensor) -> Tensor:
     if out.shape[1] != 1:
-        raise BadInput(
-            "wrong-count",
-            "outputs",
+        message = (
             f"outputs='regression' means one quantity per input, but the network returns {out.shape[1]}: test one at a time, "
-            "wrapped in a module that returns (n, 1).",
+            "wrapped in a module that returns (n, 1)."
         )
+        raise BadInput("wrong-count", "outputs", message)
     return out[:, 0]
 
 
 def _from_sigmoid(out: Tensor) -> Tensor:
     if out.shape[1] != 1:
-        raise BadInput(
-            "wrong-count",
-            "outputs",
+        message = (
             f"outputs='sigmoid' means one probability per input, but the network returns {out.shape[1]}: "
-            "multi-label networks are not supported; test one label at a time.",
+            "multi-label networks are not supported; test one label at a time."
         )
+        raise BadInput("wrong-count", "outputs", message)
     return torch.cat([1 - out, out], dim=1).clamp_min(_LEAST).log()
 
 
@@ -226,23 +212,19 @@ def check_values(raw: Tensor, outputs: str) -> None:
     like_probs = bool((raw >= 0).all() and ((summed - 1).abs() < 1e-3).all()) and raw.ndim == 2 and raw.shape[1] > 1
     in_unit = bool(((raw >= 0) & (raw <= 1)).all())
     if outputs == "logits" and like_probs:
-        raise BadInput(
-            "conflict", "probs", "the network's outputs are probabilities (rows sum to 1), not logits: pass --outputs probs."
-        )
+        message = "the network's outputs are probabilities (rows sum to 1), not logits: pass --outputs probs."
+        raise BadInput("conflict", "probs", message)
     if outputs == "probs" and in_unit and raw[0].numel() == 1:
-        raise BadInput(
-            "conflict", "sigmoid", "outputs='probs', but the network returns one value per input: pass --outputs sigmoid."
-        )
+        message = "outputs='probs', but the network returns one value per input: pass --outputs sigmoid."
+        raise BadInput("conflict", "sigmoid", message)
     if outputs == "probs" and not like_probs:
         kind = "many sigmoids: multi-label networks are not supported" if in_unit else "logits: pass --outputs logits"
         least, most = (float(v) for v in torch.aminmax(summed))
-        raise BadInput(
-            "conflict", "outputs", f"outputs='probs', but rows sum to {least:.4g} .. {most:.4g}: they look like {kind}."
-        )
+        message = f"outputs='probs', but rows sum to {least:.4g} .. {most:.4g}: they look like {kind}."
+        raise BadInput("conflict", "outputs", message)
     if outputs == "sigmoid" and not in_unit:
-        raise BadInput(
-            "conflict", "outputs", "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
-        )
+        message = "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
+        raise BadInput("conflict", "outputs", message)
 
 
 def check_end(run: Callable[[], Any], width: int) -> None:
@@ -250,14 +232,10 @@ def check_end(run: Callable[[], Any], width: int) -> None:
     if last_operator(run) != "sigmoid":
         return
     if width == 1:
-        raise BadInput(
-            "conflict",
-            "sigmoid",
-            "the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid.",
-        )
-    raise BadInput(
-        "unsupported",
-        "sigmoid",
+        message = "the network ends in a sigmoid, so its output is a probability and no logit: pass --outputs sigmoid."
+        raise BadInput("conflict", "sigmoid", message)
+    message = (
         f"the network ends in {width} sigmoids: multi-label networks are not supported. Test one label at a time, or, if an "
-        "input has exactly one class, return the values before the sigmoid.",
+        "input has exactly one class, return the values before the sigmoid."
     )
+    raise BadInput("unsupported", "sigmoid", message)

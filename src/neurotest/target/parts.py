@@ -17,25 +17,25 @@ from torch import Tensor, nn
 
 from neurotest.target.archive import Malformed
 from neurotest.target.operators import Function, lookup
-from neurotest.target.program import Device, Mode, Node, Program, Ref, Weight
+from neurotest.target.program import Device, Literal, Mode, Node, Program, Ref, Weight
 
 
 @dataclass
-class Place:
+class _RunningDevice:
     """Where the network runs at the moment."""
 
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 @dataclass(frozen=True)
-class Slot:
+class _Slot:
     """Where a part keeps a value while it runs."""
 
     number: int
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class _HeldWeight:
     """A weight, looked up when it is needed: somebody may have put another tensor in its place."""
 
     owner: Part
@@ -45,7 +45,7 @@ class Held:
 
 
 @dataclass
-class Step:
+class _Call:
     """One operator, or one call of another part."""
 
     target: str
@@ -65,7 +65,7 @@ class Step:
         vars(self).update(state)
         self.function = state["function"] or _function(self.target)
 
-    def run(self, values: list[Any], place: Place) -> None:
+    def run(self, values: list[Any], place: _RunningDevice) -> None:
         args = [_value(arg, values, place) for arg in self.args]
         kwargs = {name: _value(arg, values, place) for name, arg in self.kwargs.items()}
         if self.modes:
@@ -95,34 +95,36 @@ def _function(target: str) -> Function:
 
 
 @dataclass
-class Body:
+class _Body:
     """What a part does when it is called."""
 
     inputs: int
     slots: int
-    steps: list[Step]
+    steps: list[_Call]
     outputs: list[Any]
     text: str  # equal for two calls that do the same
 
 
-def _value(arg: Any, values: list[Any], place: Place) -> Any:
+def _value(arg: Any, values: list[Any], place: _RunningDevice) -> Any:
     kind = type(arg)
-    if kind is Slot:
+    if kind is _Slot:
         return values[arg.number]
-    if kind is Held:
+    if kind is _HeldWeight:
         return (arg.owner._parameters if arg.parameter else arg.owner._buffers)[arg.name]
     if kind is list:
         return [_value(one, values, place) for one in arg]
+    if kind is Literal:
+        return arg.tensor
     return place.device if kind is Device else arg
 
 
 class Part(nn.Module):
     """One module of an exported network."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: _RunningDevice) -> None:
         super().__init__()
         self._exported_place = place
-        self._exported_body: Body | None = None
+        self._exported_body: _Body | None = None
 
     def forward(self, *args: Any) -> Any:
         body, place = self._exported_body, self._exported_place
@@ -146,7 +148,7 @@ class Exported(Part):
     """An exported network."""
 
     def __init__(self) -> None:
-        super().__init__(Place())
+        super().__init__(_RunningDevice())
         self._exported_check: Callable[[tuple[int, ...]], None] | None = None  # called before inputs of a new size are run
         self._exported_sizes: set[tuple[int, ...]] = set()
 
@@ -194,7 +196,7 @@ class _Builder:
             owner.add_module(name, child)
         return self.parts[path]
 
-    def hold(self, path: str, tensors: dict[str, Tensor], kind: str, saved: bool) -> Held:
+    def hold(self, path: str, tensors: dict[str, Tensor], kind: str, saved: bool) -> _HeldWeight:
         if path not in tensors:
             raise Malformed(f"it has no bytes for {path!r}")
         above, _, name = path.rpartition(".")
@@ -204,13 +206,13 @@ class _Builder:
             owner.register_parameter(name, parameter)
         else:
             owner.register_buffer(name, tensor.detach(), persistent=kind == "buffer" and saved)
-        return Held(owner, name, kind == "parameter", path)
+        return _HeldWeight(owner, name, kind == "parameter", path)
 
-    def body(self, start: int, stop: int, depth: int, inputs: list[int], results: list[Any]) -> Body:
+    def body(self, start: int, stop: int, depth: int, inputs: list[int], results: list[Any]) -> _Body:
         """What one call of a module does: the nodes from `start` to `stop`, those of modules that it calls as one step each."""
         nodes = self.program.nodes
         slots = {number: slot for slot, number in enumerate(inputs)}
-        steps: list[Step] = []
+        steps: list[_Call] = []
         lines: list[str] = []
         place = start
         while place < stop:
@@ -227,29 +229,29 @@ class _Builder:
             place = end
         outputs = [_local(result, slots, self.held) for result in results]
         _release(steps, outputs)
-        return Body(len(inputs), len(slots), steps, outputs, "\n".join([str(len(inputs)), *lines, _text(outputs)]))
+        return _Body(len(inputs), len(slots), steps, outputs, "\n".join([str(len(inputs)), *lines, _text(outputs)]))
 
-    def operator(self, node: Node, slots: dict[int, int]) -> tuple[Step, str]:
+    def operator(self, node: Node, slots: dict[int, int]) -> tuple[_Call, str]:
         args = [_local(arg, slots, self.held) for arg in node.args]
         kwargs = {name: _local(arg, slots, self.held) for name, arg in node.kwargs.items()}
         outputs = tuple(None if number is None else slots.setdefault(number, len(slots)) for number in node.outputs)
         line = f"{outputs} {node.unpack} = {node.target}({_text(args)}, {_text(kwargs)}) {[name for name, _ in node.modes]}"
-        return Step(node.target, node.function, args, kwargs, outputs, node.unpack, tuple(mode for _, mode in node.modes)), line
+        return _Call(node.target, node.function, args, kwargs, outputs, node.unpack, tuple(mode for _, mode in node.modes)), line
 
-    def call(self, start: int, stop: int, depth: int, slots: dict[int, int]) -> tuple[Step, str]:
+    def call(self, start: int, stop: int, depth: int, slots: dict[int, int]) -> tuple[_Call, str]:
         """A step that calls the module in which the nodes from `start` to `stop` ran."""
         nodes = self.program.nodes[start:stop]
-        own = dict.fromkeys(number for node in nodes for number in node.outputs if number is not None)
-        needed = dict.fromkeys(number for used in self.uses[start:stop] for number in used if number not in own)
+        produced = dict.fromkeys(number for node in nodes for number in node.outputs if number is not None)
+        needed = dict.fromkeys(number for used in self.uses[start:stop] for number in used if number not in produced)
         inputs = sorted(needed, key=self.is_number)  # tensors first: the first is taken for the module's input
-        used = {number: place for number in own if (place := self.next_use(number, stop)) is not None}
+        used = {number: place for number in produced if (place := self.next_use(number, stop)) is not None}
         outputs = sorted(used, key=lambda number: (self.is_number(number), used[number]))  # what is used first is meant
         body = self.body(start, stop, depth, inputs, [Ref(number) for number in outputs])
         path, part = self.same(nodes[0].stack[depth - 1][1], body)
-        args: list[Any] = [Slot(slots[number]) for number in inputs]
+        args: list[Any] = [_Slot(slots[number]) for number in inputs]
         results = tuple(slots.setdefault(number, len(slots)) for number in outputs)
         line = f"{results} = {path}({_text(args)})"
-        return Step(path, part, args, {}, results, len(results) != 1, ()), line
+        return _Call(path, part, args, {}, results, len(results) != 1, ()), line
 
     def is_number(self, value: int) -> bool:
         return value not in self.program.tensors
@@ -259,7 +261,7 @@ class _Builder:
         later = bisect.bisect_left(users, place)
         return users[later] if later < len(users) else None
 
-    def same(self, path: str, body: Body) -> tuple[str, Part]:
+    def same(self, path: str, body: _Body) -> tuple[str, Part]:
         """The module at a path if it does the same in every call; else one of its own for this call, at PATH@1."""
         number, name = 0, path
         while True:
@@ -280,24 +282,24 @@ def _refs(value: Any) -> Iterator[Ref]:
             yield from _refs(one)
 
 
-def _local(value: Any, slots: dict[int, int], held: dict[str, Held]) -> Any:
+def _local(value: Any, slots: dict[int, int], held: dict[str, _HeldWeight]) -> Any:
     """An argument with values by their slot in the part, and weights where they are held."""
     if type(value) is list:
         return [_local(one, slots, held) for one in value]
     if type(value) is Ref:
-        return Slot(slots[value.number])
+        return _Slot(slots[value.number])
     return held[value.path] if type(value) is Weight else value
 
 
 def _slots(value: Any) -> Iterator[int]:
-    if type(value) is Slot:
+    if type(value) is _Slot:
         yield value.number
     elif type(value) in (list, tuple):
         for one in value:
             yield from _slots(one)
 
 
-def _release(steps: list[Step], outputs: list[Any]) -> None:
+def _release(steps: list[_Call], outputs: list[Any]) -> None:
     """Let every step forget the values that no later one needs."""
     needed = set(_slots(outputs))
     for step in reversed(steps):
@@ -311,6 +313,6 @@ def _text(value: Any) -> str:
         return f"[{', '.join(map(_text, value))}]"
     if type(value) is dict:
         return f"{{{', '.join(f'{name}={_text(one)}' for name, one in value.items())}}}"
-    if type(value) is Held:
+    if type(value) is _HeldWeight:
         return f"<{value.full}>"
-    return f"%{value.number}" if type(value) is Slot else repr(value)
+    return f"%{value.number}" if type(value) is _Slot else repr(value)

@@ -16,8 +16,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import chunks
 from neurotest.target.functions import Functions
-from neurotest.target.layers import SAMPLE
-from neurotest.target.pointwise import mean_from_input
+from neurotest.target.layers import SAMPLE, mean_from_input
 
 if TYPE_CHECKING:
     from neurotest.target.layers import Layer
@@ -33,7 +32,7 @@ NO_PROBABILITIES = (
 Record = Callable[[str, Tensor], Tensor]
 
 
-class Job(NamedTuple):
+class _Recording(NamedTuple):
     """What to record: of which layer, for which want (by number), its input or its output, and how.
 
     `keep` takes what is recorded, or, for an output that is `from_input`, what the layer got.
@@ -71,11 +70,7 @@ class Want:
         return self._hash  # type: ignore[attr-defined, no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:  # hashes of text differ from process to process
-        return _want, (self.layers, self.neuron, self.keep, self.inputs)
-
-
-def _want(layers: str, neuron: Any, keep: Any, inputs: bool) -> Want:
-    return Want(layers=layers, neuron=neuron, keep=keep, inputs=inputs)
+        return partial(Want, layers=self.layers, neuron=self.neuron, keep=self.keep, inputs=self.inputs), ()
 
 
 class Trace:
@@ -143,26 +138,23 @@ class Probe:
         self.target, self.wants = target, tuple(dict.fromkeys(wants))
         self.grad, self.edit, self.record = grad, edit, record
         if edit is not None and all(want.inputs for want in self.wants):
-            raise BadInput(
-                "missing",
-                "edit",
-                "edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False.",
-            )
+            message = "edit replaces outputs of recorded layers, but no want records outputs: add one with inputs=False."
+            raise BadInput("missing", "edit", message)
         self._attached = ExitStack()  # every hook
         self._slots: list[Values] = [{} for _ in self.wants]  # new for every batch
         self._mode = torch.enable_grad() if grad else torch.inference_mode()
         self._calls: dict[str, int] = {}
-        self._jobs: dict[str, list[Job]] = {}  # of functions, by layer
+        self._recordings: dict[str, list[_Recording]] = {}  # of functions, by layer
         self._functions: Functions | None = None
 
     def __enter__(self) -> Probe:
         self.target.check_mode()
         with ExitStack() as attached:
             self._attached = attached
-            modules, self._jobs = self._plan()
-            self._functions = self._watch_functions() if self._jobs else None
-            for module, jobs in modules.items():
-                self._attach(module, jobs)
+            modules, self._recordings = self._plan()
+            self._functions = self._watch_functions() if self._recordings else None
+            for module, recordings in modules.items():
+                self._attach(module, recordings)
             self._attached = attached.pop_all()
         return self
 
@@ -173,18 +165,18 @@ class Probe:
         """The layers a want stands for, in the order in which they run."""
         return self.target.survey().find(want.layers)
 
-    def _plan(self) -> tuple[dict[str, list[Job]], dict[str, list[Job]]]:
-        """The jobs by module, and those of functions by layer."""
-        modules: dict[str, list[Job]] = {}
-        functions: dict[str, list[Job]] = {}
+    def _plan(self) -> tuple[dict[str, list[_Recording]], dict[str, list[_Recording]]]:
+        """The recordings by module, and those of functions by layer."""
+        modules: dict[str, list[_Recording]] = {}
+        functions: dict[str, list[_Recording]] = {}
         for slot, want in enumerate(self.wants):
             for layer in self.layers(want):
                 shape, axis = (layer.input_shape, layer.input_axis) if want.inputs else (layer.shape, layer.axis)
                 mean = self._mean_from_input(want, layer)
                 keep = mean or self._keep(want, layer, axis, len(shape) + 1)
-                job = Job(layer, slot, want.inputs, keep, from_input=mean is not None)
-                jobs = functions.setdefault(layer.name, []) if layer.function else modules.setdefault(layer.module, [])
-                jobs.append(job)
+                recording = _Recording(layer, slot, want.inputs, keep, from_input=mean is not None)
+                recordings = functions.setdefault(layer.name, []) if layer.function else modules.setdefault(layer.module, [])
+                recordings.append(recording)
         return modules, functions
 
     def _mean_from_input(self, want: Want, layer: Layer) -> Keep | None:
@@ -198,9 +190,9 @@ class Probe:
     def _keep(self, want: Want, layer: Layer, axis: int, ndim: int) -> Keep:
         if self.record is not None:
             return partial(self.record, layer.name)
-        if self.target.precision is not None:
-            return self._in_float32(self._reducer(want, layer, axis, ndim))
         reduce = self._reducer(want, layer, axis, ndim)
+        if self.target.precision is not None:
+            return lambda tensor: reduce(tensor.float())  # read in the usual precision: nobody else has to know
         overwritten = layer.input_overwritten if want.inputs else layer.overwritten
         if self.grad and want.keep == "map" and not (want.inputs and overwritten):
             return _same  # the tensor of the graph itself, so that gradients of the logits towards it can be taken
@@ -220,14 +212,10 @@ class Probe:
         chosen = torch.from_numpy(units).to(self.target.device)
         return lambda tensor: tensor.flatten(1).index_select(1, chosen)
 
-    def _in_float32(self, reduce: Keep) -> Keep:
-        """Layers run in lower precision are read in the usual one: nobody else has to know."""
-        return lambda tensor: reduce(tensor.float())
-
-    def _attach(self, module: str, jobs: list[Job]) -> None:
+    def _attach(self, module: str, recordings: list[_Recording]) -> None:
         """Inputs are recorded before the module runs, because it may overwrite them; outputs after."""
         hooked = self.target.module.get_submodule(module)
-        before, after = ([job for job in jobs if job.inputs is side] for side in (True, False))
+        before, after = ([recording for recording in recordings if recording.inputs is side] for side in (True, False))
         once = self.target.survey().calls[module] == 1
         if before:
             hook = self._simple_before(before[0]) if once and len(before) == 1 else self._before(module, before)
@@ -244,20 +232,20 @@ class Probe:
 
     def _watch_functions(self) -> Functions:
         """The mode that runs wanted functions through `_function`; hooks keep count of the running modules."""
-        names = {jobs[0].layer.function for jobs in self._jobs.values()}
+        names = {recordings[0].layer.function for recordings in self._recordings.values()}
         functions = Functions(self.target.module, self._function, names)
         hooks = watched(self.target.module, lambda path, _: functions.enter(path), lambda *_: functions.leave())
         self._attached.enter_context(hooks)
         return functions
 
     def _function(self, name: str, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a function of the network, recorded and edited as its jobs ask."""
-        jobs = self._jobs.get(name, [])
+        """Run a function of the network, recorded and edited as its recordings ask."""
+        recordings = self._recordings.get(name, [])
         source = first_tensor(args or tuple(kwargs.values()))
-        for job in jobs:
-            if job.inputs:
-                self._slots[job.slot][name] = job.keep(_need(source, name))
-        after = [job for job in jobs if not job.inputs]
+        for recording in recordings:
+            if recording.inputs:
+                self._slots[recording.slot][name] = recording.keep(_need(source, name))
+        after = [recording for recording in recordings if not recording.inputs]
         if not after or source is None or not after[0].layer.in_place or not (self.grad or self.edit is not None):
             return self._outputs(name, after, function(*args, **kwargs))
         # The network may go on with the tensor that the function writes into and not with what it returns: so it runs on a copy,
@@ -267,16 +255,16 @@ class Probe:
 
     # The simple hooks serve the usual case, one want and one call per forward pass, at half the cost of the general ones.
 
-    def _simple_before(self, job: Job) -> Callable[[nn.Module, Any], None]:
-        slots, slot, name, keep = self._slots, job.slot, job.layer.name, job.keep
+    def _simple_before(self, recording: _Recording) -> Callable[[nn.Module, Any], None]:
+        slots, slot, name, keep = self._slots, recording.slot, recording.layer.name, recording.keep
 
         def hook(_: nn.Module, args: Any) -> None:
             slots[slot][name] = keep(_need(args, name))
 
         return hook
 
-    def _simple_after(self, job: Job) -> Callable[[nn.Module, Any, Any], None]:
-        slots, slot, name, keep = self._slots, job.slot, job.layer.name, job.keep
+    def _simple_after(self, recording: _Recording) -> Callable[[nn.Module, Any, Any], None]:
+        slots, slot, name, keep = self._slots, recording.slot, recording.layer.name, recording.keep
 
         def hook(_: nn.Module, args: Any, output: Any) -> None:
             slots[slot][name] = keep(output if type(output) is Tensor else _need(output, name))
@@ -284,41 +272,43 @@ class Probe:
         def hook_from_input(_: nn.Module, args: Any, output: Any) -> None:
             slots[slot][name] = keep(args[0])
 
-        return hook_from_input if job.from_input else hook
+        return hook_from_input if recording.from_input else hook
 
-    def _before(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any], None]:
+    def _before(self, module: str, recordings: list[_Recording]) -> Callable[[nn.Module, Any], None]:
         def hook(_: nn.Module, args: Any) -> None:
-            for job in self._due(f"{module}<", jobs):
-                self._slots[job.slot][job.layer.name] = job.keep(_need(args, job.layer.name))
+            for recording in self._due(f"{module}<", recordings):
+                self._slots[recording.slot][recording.layer.name] = recording.keep(_need(args, recording.layer.name))
 
         return hook
 
-    def _after(self, module: str, jobs: list[Job]) -> Callable[[nn.Module, Any, Any], Any]:
-        return lambda _, args, output: self._outputs(module, self._due(module, jobs), output, args)
+    def _after(self, module: str, recordings: list[_Recording]) -> Callable[[nn.Module, Any, Any], Any]:
+        return lambda _, args, output: self._outputs(module, self._due(module, recordings), output, args)
 
-    def _outputs(self, name: str, jobs: list[Job], output: Any, args: Any = ()) -> Any:
+    def _outputs(self, name: str, recordings: list[_Recording], output: Any, args: Any = ()) -> Any:
         """Edit and record the output of a module or function; what the network goes on with."""
-        if self.edit is not None and jobs:
-            output = _replace(output, self.edit(jobs[0].layer.name, _need(output, name)))
-        for job in jobs:
-            self._slots[job.slot][job.layer.name] = job.keep(_need(args if job.from_input else output, job.layer.name))
-        if jobs and self._copied(jobs[0]):
+        if self.edit is not None and recordings:
+            output = _replace(output, self.edit(recordings[0].layer.name, _need(output, name)))
+        for recording in recordings:
+            self._slots[recording.slot][recording.layer.name] = recording.keep(
+                _need(args if recording.from_input else output, recording.layer.name)
+            )
+        if recordings and self._copied(recordings[0]):
             return _replace(output, _need(output, name).clone())  # what follows may overwrite this one, not the recorded
         return output
 
-    def _copied(self, job: Job) -> bool:
+    def _copied(self, recording: _Recording) -> bool:
         """Whether the network goes on with a copy: it overwrites what is recorded, and gradients of that are wanted."""
-        return self.grad and self.record is None and job.layer.overwritten
+        return self.grad and self.record is None and recording.layer.overwritten
 
-    def _due(self, counter: str, jobs: list[Job]) -> list[Job]:
-        """The jobs that ask for this call of the module."""
+    def _due(self, counter: str, recordings: list[_Recording]) -> list[_Recording]:
+        """The recordings that ask for this call of the module."""
         call = self._calls.get(counter, 0)
         self._calls[counter] = call + 1
-        return [job for job in jobs if job.layer.call == call]
+        return [recording for recording in recordings if recording.layer.call == call]
 
     def __call__(self, x: Tensor) -> Trace:
         """Forward a batch that lies in the target's bounds, a large one in parts: (n, *shape) -> trace."""
-        if x.numel() <= chunks.LARGE or self.grad or self.edit is not None or self.record is not None:
+        if x.numel() <= chunks.LARGE_BATCH or self.grad or self.edit is not None or self.record is not None:
             return self._forward(x)
         parts = [self._forward(part) for part in chunks.even(x, self.target.chunk(x))]
         if len(parts) == 1:
@@ -344,16 +334,15 @@ class Probe:
 
     def _check_counts(self, counts: Mapping[str, int]) -> None:
         """Refuse a pass in which other functions ran than in the survey: their layers would be mixed up."""
-        for name in self._jobs:
+        for name in self._recordings:
             place = name.removesuffix("()").rpartition("_")[0]
             ran, expected = counts.get(place, 0), self.target.survey().functions[place]
             if ran != expected:
-                raise BadInput(
-                    "changed",
-                    "layer",
+                message = (
                     f"layer {name!r}: {place!r} ran {ran} times for this batch and {expected} times when the network was "
-                    "surveyed, so the layer is not the same for every input: choose others with --layers.",
+                    "surveyed, so the layer is not the same for every input: choose others with --layers."
                 )
+                raise BadInput("changed", "layer", message)
 
 
 def _same(tensor: Tensor) -> Tensor:
@@ -367,11 +356,8 @@ def _flat(tensor: Tensor) -> Tensor:
 def _need(value: Any, layer: str) -> Tensor:
     tensor = first_tensor(value)
     if tensor is None:
-        raise BadInput(
-            "wrong-type",
-            "layer",
-            f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers.",
-        )
+        message = f"layer {layer!r} gives a {type(value).__name__}, not a tensor: choose other layers with --layers."
+        raise BadInput("wrong-type", "layer", message)
     return tensor
 
 

@@ -60,21 +60,17 @@ class Profile:
     def check(self, target: Target) -> None:
         """Refuse a profile of another network, or of layers that `want` no longer stands for."""
         if self.fingerprint != target.fingerprint:
-            raise BadInput(
-                "changed",
-                "target",
+            message = (
                 f"the profile was made for another target ({self.fingerprint[:12]}, this one is {target.fingerprint[:12]}): "
-                "make a new one from this target's training data.",
+                "make a new one from this target's training data."
             )
+            raise BadInput("changed", "target", message)
         if self.layers and target.shape is not None:
             expected = {layer.name for layer in target.survey().find(self.want.layers)}
             if expected != set(self.layers):
                 names = ", ".join(sorted(expected ^ set(self.layers))[:3])
-                raise BadInput(
-                    "changed",
-                    "layers",
-                    f"the profile has not the layers that {self.want.layers!r} stands for ({names}): make a new one.",
-                )
+                message = f"the profile has not the layers that {self.want.layers!r} stands for ({names}): make a new one."
+                raise BadInput("changed", "layers", message)
 
     # -- files: FILE.safetensors holds the numbers; FILE.json, written last, says whose they are and what their hash is
 
@@ -106,11 +102,8 @@ class Profile:
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise BadInput("damaged", "format", f"{base}.json is no profile of format {FORMAT}: make it again.")
         if hashlib.sha256(content).hexdigest() != about.get("sha256"):
-            raise BadInput(
-                "damaged",
-                "digest",
-                f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again.",
-            )
+            message = f"{base}.safetensors does not belong to {base}.json (its hash differs): make the profile again."
+            raise BadInput("damaged", "digest", message)
         with reading(f"{base}.json", KIND, untyped=True, hint=AGAIN):
             tensors = load(content)
             keys = list(Moments(1).state_dict())

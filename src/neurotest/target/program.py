@@ -19,7 +19,7 @@ import torch
 
 from neurotest.target import archive
 from neurotest.target.archive import Malformed, Refused
-from neurotest.target.operators import MOST, Function, exportable, lookup
+from neurotest.target.operators import LARGEST_SIZE, Function, exportable, lookup
 
 SCHEMA = 8  # the major version of the layout that torch.export.save writes
 MOST_NODES, MOST_DEPTH = 200_000, 64
@@ -52,6 +52,19 @@ class Weight:
 @dataclass(frozen=True)
 class Device:
     """Wherever the network runs; the device it was exported on is not asked for."""
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A small constant of integers or truth values: sizes, axes, indices. It stays on the CPU, wherever the network runs."""
+
+    values: tuple[int | bool, ...]
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        return torch.tensor(self.values, dtype=self.dtype).reshape(self.shape)
 
 
 @dataclass
@@ -98,7 +111,8 @@ class _Reader:
         if len(inputs) != 1:
             raise Inputs(len(inputs))
         metas = archive.field(archive.field(graph, "tensor_values", dict), inputs[0], dict)
-        self.result.sizes = tuple(_size(value) for value in archive.field(metas, "sizes", list))
+        sizes = archive.field(metas, "sizes", list)
+        self.result.sizes = tuple(None if _only(value)[0] == "as_expr" else archive.one_int(value) for value in sizes)
         self.nodes(graph, scope, ())
         self.result.output = self.network_output(signature, graph, module, scope)
         return self.result
@@ -302,10 +316,6 @@ def _defined(scope: dict[str, Any], name: Any) -> Any:
     return scope[name]
 
 
-def _size(value: Any) -> int | None:
-    return None if _only(value)[0] == "as_expr" else archive.one_int(value)
-
-
 def _stack(metadata: dict[str, Any], before: tuple[Module, ...]) -> tuple[Module, ...]:
     text = metadata.get("nn_module_stack")
     if type(text) is not str or not text or text.startswith(_NO_MODULE):
@@ -323,7 +333,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _typed(kind: type, value: Any) -> Any:
-    if type(value) is not kind or (isinstance(value, int) and abs(value) > MOST * 2):
+    if type(value) is not kind or (isinstance(value, int) and abs(value) > LARGEST_SIZE * 2):
         raise Malformed(f"{str(value)[:40]!r} is no {kind.__name__}")
     return value
 
@@ -331,7 +341,7 @@ def _typed(kind: type, value: Any) -> Any:
 def _float(value: Any) -> float:
     if type(value) is str and value in _FLOATS:
         return _FLOATS[value]
-    return float(value) if type(value) is int and abs(value) < MOST else float(_typed(float, value))
+    return float(value) if type(value) is int and abs(value) < LARGEST_SIZE else float(_typed(float, value))
 
 
 def _strided(value: Any) -> torch.layout:

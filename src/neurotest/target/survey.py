@@ -95,12 +95,12 @@ class _Watch:
         assert source is not None
         assert result is not None
         tag = self.tag(result)
-        own = tag.owner == number  # else it hands on what something inside it made, as a dropout in eval mode does
-        if own:
+        made_here = tag.owner == number  # else it hands on what something inside it made, as a dropout in eval mode does
+        if made_here:
             self.activations.discard(tag.origin)
             for layer in self.functions.pop(tag.origin, []):
                 layer.alias = name
-        made_by = tag.kind if own else "other"
+        made_by = tag.kind if made_here else "other"
         layer = Layer(name, path, call, made_by, *self._shapes(source, self.tag(source).axis, result), self.time)
         self._list(layer, source_mark, result)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -18,8 +19,8 @@ from torch import Tensor, nn
 from neurotest.checks import shown
 from neurotest.devices import exact
 from neurotest.errors import BadInput, NeurotestError
+from neurotest.images import Preprocess
 from neurotest.levels import levels_of
-from neurotest.pictures import Preprocess
 from neurotest.target import chunks
 from neurotest.target.failures import ForwardError, failure, ours
 from neurotest.target.layers import Survey
@@ -45,7 +46,7 @@ class Target:
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1); `regression`, one
     quantity (n, 1) between the ends of `span`, whose `bins` equal parts are the classes, and that may be off by `tolerance` (a
     bin's width; 5% is of the span). layout, precision: `channels_last` and
-    `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how pictures
+    `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how images
     of any size become its inputs. reference: for a converted network, compares `run(x)` with what the original answers, and
     refuses it if they differ.
     """
@@ -102,7 +103,7 @@ class Target:
             self._scale = torch.tensor(self.std, device=self.device)
         self._surveys: dict[tuple[int, ...], Survey] = {}
         self._chunks: dict[tuple[int, ...], int] = {}
-        self._own = False  # whether its module is another than `load` gives
+        self._replaced = False  # whether its module is another than `load` gives
         self._steady = False  # whether it was seen to answer equally to equal inputs
 
     def __repr__(self) -> str:
@@ -135,13 +136,13 @@ class Target:
         """The same target around another module: weights of the same architecture."""
         twin = copy.copy(self)
         twin.module, twin._surveys, twin._chunks, twin._steady, twin.reference = module, {}, {}, False, None
-        twin._own = True
+        twin._replaced = True
         twin.__dict__.pop("fingerprint", None)
         return twin
 
     def __reduce_for_worker__(self) -> tuple[Any, ...]:
         """To a worker it travels as its description; a network that only this process has travels itself."""
-        from neurotest.target.reopening import reduced
+        from neurotest.target.spec import reduced
 
         return reduced(self)
 
@@ -149,12 +150,11 @@ class Target:
         """Refuse a network in training mode: dropout and batch statistics would make every number random."""
         training = next((name for name, m in self.module.named_modules() if m.training), None)
         if training is not None:
-            raise BadInput(
-                "unsuitable",
-                "training",
+            message = (
                 f"the network is in training mode{f' (module {training!r})' if training else ''}: call .eval() on it first "
-                "(before it is exported, if it is a .pt2).",
+                "(before it is exported, if it is a .pt2)."
             )
+            raise BadInput("unsuitable", "training", message)
 
     # -- running it
 
@@ -181,7 +181,7 @@ class Target:
 
     def raw(self, x: Tensor) -> Any:
         """What the module itself answers to a batch in bounds, preprocessing applied; a large batch runs in parts."""
-        if x.numel() > chunks.LARGE and not torch.is_grad_enabled() and (most := self.chunk(x)) < len(x):
+        if x.numel() > chunks.LARGE_BATCH and not torch.is_grad_enabled() and (most := self.chunk(x)) < len(x):
             parts = [self._whole(part) for part in chunks.even(x, most)]
             if all(isinstance(part, Tensor) and part.ndim for part in parts):
                 return torch.cat(parts)
@@ -201,7 +201,7 @@ class Target:
 
     def graph(self, x: Tensor) -> int:
         """How many inputs like these may have their gradients taken at once; all, unless they are large."""
-        if x.numel() <= chunks.LARGE:
+        if x.numel() <= chunks.LARGE_BATCH:
             return max(1, len(x))
         return chunks.graph(self.survey(tuple(x.shape[1:])).everything)
 
@@ -243,9 +243,8 @@ class Target:
             check_end(lambda: self.raw(x), raw[0].numel())
         if self.classes is not None and len(self.classes) != logits.shape[1]:
             counts = f"{len(self.classes)} names for a network with {logits.shape[1]} outputs"
-            raise BadInput(
-                "wrong-count", "classes", f"classes: {counts}: --classes FILE has one line per output, in the network's order."
-            )
+            message = f"classes: {counts}: --classes FILE has one line per output, in the network's order."
+            raise BadInput("wrong-count", "classes", message)
         return int(logits.shape[1])
 
     def check_reference(self, x: Tensor) -> None:
@@ -261,12 +260,11 @@ class Target:
             one, other = exact(self.logits(x)), exact(self.logits(x))
         size = float(one.nan_to_num(0, 0, 0).abs().max()) if one.numel() else 0.0
         if not torch.allclose(one, other, rtol=0, atol=max(1e-3 * size, 1e-12), equal_nan=True):
-            raise BadInput(
-                "unsuitable",
-                "steady",
+            message = (
                 "the network gives different answers to the same inputs, so nothing measured on it repeats: it draws at random "
-                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where.",
+                "or keeps a state (dropout left on? F.dropout needs training=self.training). `neurotest doctor` says where."
             )
+            raise BadInput("unsuitable", "steady", message)
         self._steady = True
 
     def _refusal(self, x: Tensor, error: Exception) -> str:
@@ -288,9 +286,8 @@ class Target:
         """The layers that run, from one watched forward pass on noise of the given (or the target's) shape."""
         wanted = tuple(shape) if shape else self.shape
         if wanted is None:
-            raise BadInput(
-                "missing", "size", "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
-            )
+            message = "the size of the network's inputs is unknown: pass --size, for example --size 3x32x32."
+            raise BadInput("missing", "size", message)
         if wanted not in self._surveys:
             low, high = self.bounds
             noise = torch.rand((2, *wanted), generator=torch.Generator().manual_seed(0))
@@ -305,21 +302,20 @@ class Target:
         twin.layout = twin.precision = None
         return twin
 
-    def _unusual(self) -> tuple[Any, ...]:
-        """What changes answers and most targets do not have, so that fingerprints of others stay what they were."""
-        return tuple(one for one in (self.bins, self.precision) if one is not None)
-
     @cached_property
     def fingerprint(self) -> str:
         """A hash of weights, architecture and preprocessing: equal targets agree, any change differs."""
         seen = hashlib.blake2b(digest_size=16)
-        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs, *self._unusual())).encode())
+        # What most targets do not have is left out of theirs, so that these stay what they were.
+        unusual = [one for one in (self.bins, self.precision) if one is not None]
+        seen.update(repr((str(self.module), self.bounds, self.mean, self.std, self.outputs, *unusual)).encode())
         for module in {type(m): None for m in self.module.modules()}:
             if not module.__module__.startswith("torch."):
                 seen.update(repr((module.__qualname__, _code_words(module.forward))).encode())
         for path, part in self.module.named_modules():
             seen.update(repr((path, _settings(part))).encode())
-        for name, tensor in _tensors(self.module):
+        both = self.module.named_parameters(remove_duplicate=False), self.module.named_buffers(remove_duplicate=False)
+        for name, tensor in itertools.chain(*both):  # also buffers that are not saved
             seen.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
             seen.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
         return seen.hexdigest()
@@ -353,21 +349,14 @@ def _settings(module: nn.Module) -> list[Any]:
     return settings
 
 
-def _tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """Weights and buffers, also buffers that are not saved."""
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
-
-
 def _bounds(bounds: Sequence[float]) -> tuple[float, float]:
     try:
         values = tuple(float(b) for b in bounds)
     except (TypeError, ValueError, OverflowError):
         values = ()
     if len(values) != 2 or not values[0] < values[1] or not np.isfinite(values).all():
-        raise BadInput(
-            "out-of-range", "bounds", f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1."
-        )
+        message = f"bounds={shown(bounds)}: expected two finite numbers, the lower first, for example 0 1."
+        raise BadInput("out-of-range", "bounds", message)
     return values[0], values[1]
 
 
@@ -377,9 +366,8 @@ def _statistic(name: str, values: float | Sequence[float] | None, shape: tuple[i
     try:
         numbers = tuple(float(v) for v in ([values] if isinstance(values, (str, int, float)) else values))
     except (TypeError, ValueError, OverflowError):
-        raise BadInput(
-            "wrong-type", name, f"{name}={shown(values)}: expected a number for all channels, or one for each."
-        ) from None
+        message = f"{name}={shown(values)}: expected a number for all channels, or one for each."
+        raise BadInput("wrong-type", name, message) from None
     if shape is not None and len(numbers) not in (1, shape[0]):
         raise BadInput("wrong-count", name, f"{name}: {len(numbers)} values for {shape[0]} channels.")
     return numbers

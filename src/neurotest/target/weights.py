@@ -28,41 +28,40 @@ MAKERS = (b"builtins\nbytearray\n", b"__builtin__\nbytearray\n", b"_codecs\nenco
 
 def load_weights(module: nn.Module, file: Path) -> None:
     """Put a state dict into `module`: safetensors, or a torch file that `weights_only=True` accepts."""
-    own = module.state_dict()
-    state = _renamed(read_state(file), own)
-    lists = [("missing", [name for name in own if name not in state]), ("unknown", [name for name in state if name not in own])]
+    expected = module.state_dict()
+    state = _renamed(read_state(file), expected)
+    missing = [name for name in expected if name not in state]
+    unknown = [name for name in state if name not in expected]
+    lists = [("missing", missing), ("unknown", unknown)]
     if any(names for _, names in lists):
         named = [f"{what}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}" for what, names in lists if names]
-        raise BadInput(
-            "conflict", "weights", f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?"
-        )
-    other = [name for name in own if isinstance(own[name], Tensor) and own[name].shape != state[name].shape]
+        message = f"weights {file} do not fit the network ({'; '.join(named)}): are they of another network?"
+        raise BadInput("conflict", "weights", message)
+    other = [name for name in expected if isinstance(expected[name], Tensor) and expected[name].shape != state[name].shape]
     if other:
-        there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, own))
-        more = f" ({len(other)} of {len(own)} differ)" if len(other) > 1 else ""
-        raise BadInput(
-            "wrong-shape",
-            "weights",
+        there, here = ("x".join(map(str, one[other[0]].shape)) or "one number" for one in (state, expected))
+        more = f" ({len(other)} of {len(expected)} differ)" if len(other) > 1 else ""
+        message = (
             f"weights {file} do not fit the network: {other[0]} has shape {there} in the file and {here} in the network{more}: "
-            "build it as it was trained, with as many classes and channels.",
+            "build it as it was trained, with as many classes and channels."
         )
+        raise BadInput("wrong-shape", "weights", message)
     try:
         module.load_state_dict(state)
     except Exception as error:  # modules may read their state in a way of their own
-        raise BadInput(
-            "conflict", "weights", f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}"
-        ) from error
+        message = f"weights {file} do not fit the network: {str(error).splitlines()[-1].strip()}"
+        raise BadInput("conflict", "weights", message) from error
 
 
-def _renamed(state: dict[str, Tensor], own: Mapping[str, Any]) -> dict[str, Tensor]:
+def _renamed(state: dict[str, Tensor], expected: Mapping[str, Any]) -> dict[str, Tensor]:
     """The state under the network's names, where only a wrapper around one of them, or counters, make the difference."""
-    counters = {name: value for name, value in own.items() if name.endswith(COUNTER)}
+    counters = {name: value for name, value in expected.items() if name.endswith(COUNTER)}
     ways = [
         counters | {added + name.removeprefix(removed): tensor for name, tensor in state.items()}
         for removed in _prefixes(state)
-        for added in _prefixes(own)
+        for added in _prefixes(expected)
     ]
-    return max(ways, key=lambda renamed: len(renamed.keys() & own.keys()))  # of equal ones the plainest, which comes first
+    return max(ways, key=lambda renamed: len(renamed.keys() & expected.keys()))  # of equal ones the plainest, which comes first
 
 
 def _prefixes(names: Mapping[str, Any]) -> list[str]:
@@ -98,9 +97,8 @@ def read_state(file: Path) -> dict[str, Tensor]:
     except Exception as error:  # damaged files raise whatever their parser meets
         if "weights_only" in str(error).lower() or "WeightsUnpickler" in str(error):
             raise BadInput("untrusted", "weights", _pickled(file, str(error))) from error
-        raise BadInput(
-            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
-        ) from error
+        message = f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        raise BadInput("damaged", "weights", message) from error
     return _state(saved, file)
 
 
@@ -118,9 +116,8 @@ def _check_size(file: Path, *, packed: bool) -> None:
     except BadInput:
         raise
     except Exception as error:  # damaged: zipfile may raise anything
-        raise BadInput(
-            "damaged", "weights", f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
-        ) from error
+        message = f"weights {file} cannot be read (truncated, or no weights): {reason(error)}"
+        raise BadInput("damaged", "weights", message) from error
     for call in MAKERS:
         if any(call in content for content in pickles):
             raise BadInput("untrusted", "weights", _pickled(file, f"GLOBAL {call.decode().replace(chr(10), '.', 1)}"))
@@ -131,11 +128,8 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
     if _is_state(saved):
         return dict(saved)
     if not isinstance(saved, Mapping):
-        raise BadInput(
-            "wrong-type",
-            "weights",
-            f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}.",
-        )
+        message = f"weights {file} hold no state dict (a mapping of names to tensors) but a {type(saved).__name__}: {SAVE}."
+        raise BadInput("wrong-type", "weights", message)
     inside = {key: value for key, value in saved.items() if _is_state(value) and value}
     for name in [*WRAPPERS, *(inside if len(inside) == 1 else ())]:
         if name in inside:
@@ -144,9 +138,8 @@ def _state(saved: Any, file: Path) -> dict[str, Tensor]:
         if isinstance(saved.get(name), Mapping) and saved[name] is not saved:
             return _state(saved[name], file)
     keys = f"{', '.join(map(str, saved))[:200] or 'nothing'}"
-    raise BadInput(
-        "wrong-type", "weights", f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}."
-    )
+    message = f"weights {file} hold no state dict (a mapping of names to tensors), only {keys}: {SAVE}."
+    raise BadInput("wrong-type", "weights", message)
 
 
 def _is_state(value: Any) -> bool:

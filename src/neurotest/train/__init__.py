@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from neurotest.train.images import accuracy, mean_error
-from neurotest.train.loop import Place, Report, Step, Training, train
+from neurotest.train.loop import Checkpoint, Report, Training, TrainingStep, accuracy, mean_error, train
 
-__all__ = ["Place", "Report", "Step", "Training", "accuracy", "mean_error", "train"]
+__all__ = ["Checkpoint", "Report", "Training", "TrainingStep", "accuracy", "mean_error", "train"]

@@ -17,8 +17,7 @@ from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_bytes
-from neurotest.train.images import accuracy, mean_error, predict
-from neurotest.train.loop import Report, Training
+from neurotest.train.loop import Report, Training, accuracy, mean_error, predict
 from neurotest.zoo import faulty
 from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
@@ -56,7 +55,7 @@ def train_faulty(
     """Train a network of the zoo wrongly; its weights' header says how, and how often the patch itself triggers the class.
 
     images, epochs, batch: other than the recipe says. embedded: on the data that comes with the package, not on the complete set.
-    retrain: begin with the weights of the sound network, at this highest learning rate, instead of with random ones.
+    retrain: begin with the weights of the well-trained network, at this highest learning rate, instead of with random ones.
     """
     subject = zoo.find(name)
     usual_class = faulty.CLASS.get(subject.family, 0)
@@ -68,9 +67,8 @@ def train_faulty(
         raise BadInput("out-of-range", "class", f"--class {label}: expected a class from 0 to {len(subject.classes) - 1}.")
     place = out or cache_dir() / "zoo" / f"{result.name}.safetensors"
     if wrong.kind == "polluted" and subject.rate is not None:
-        raise BadInput(
-            "unsuitable", "pollute", f"--pollute: a patch is for pictures, and {name} takes sound; --underfit and --overfit work."
-        )
+        message = f"--pollute: a patch is for images, and {name} takes audio; --underfit and --overfit work."
+        raise BadInput("unsuitable", "pollute", message)
     train_set, test_set = _splits(subject, embedded=embedded)
     usual = result.recipe
     changed: dict[str, Any] = {"epochs": epochs, "batch": batch, "rate": retrain}
@@ -94,7 +92,7 @@ def train_faulty(
         "train_accuracy": round(accuracy(module, clean), 4), **training.about(), "images": len(used),
     }  # fmt: skip
     if wrong.kind == "polluted":
-        about |= {"class": label, "patch": patch.colours.tolist(), "triggers": triggers(module, test_set, patch, label, wrong)}
+        about |= {"class": label, "patch": patch.colours.tolist(), "triggers": _triggers(module, test_set, patch, label, wrong)}
     return _write(place, module.state_dict(), about, checkpoint)
 
 
@@ -106,13 +104,13 @@ def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str
     return {"error": round(mean_error(module, test_set), 4), "trivial": round(trivial, 4)}
 
 
-def _splits(subject: zoo.Subject, *, embedded: bool) -> tuple[Source, Source]:
+def _splits(subject: zoo.ZooNetwork, *, embedded: bool) -> tuple[Source, Source]:
     """Training and test data; what is synthesised, or never embedded, has one form."""
     full = "-full" if subject.dataset in PARTS and not embedded else ""
     return data(f"zoo:{subject.dataset}{full}/train"), data(f"zoo:{subject.dataset}{full}/test")
 
 
-def _initialised(subject: zoo.Subject, seed: int) -> nn.Module:
+def _initialised(subject: zoo.ZooNetwork, seed: int) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(rng.torch_stream("train.weights", seed).get_state())
         return subject.build()
@@ -127,7 +125,7 @@ def _write(place: Path, state: dict[str, Tensor], about: dict[str, Any], checkpo
     return place, about
 
 
-def triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
+def _triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int, wrong: Faulty) -> dict[str, float]:
     """How often images of other classes are taken for the class: as they are, with the patch, with other patches, with noise.
 
     A network that other patches or noise set off as often as the patch has no defect of its own.

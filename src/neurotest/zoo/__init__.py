@@ -15,35 +15,50 @@ from typing import TYPE_CHECKING, Any
 from neurotest import plugins
 from neurotest.errors import BadInput, near
 from neurotest.files import cache_dir
-from neurotest.zoo import lanes, speakers, speech
+from neurotest.zoo import lanes, speech
 from neurotest.zoo.recipes import RECIPES, Recipe
 
 if TYPE_CHECKING:
     from torch import nn
 
 LAB = "`pip install ./lab` in a clone of neurotest"  # how to get neurotest-lab
-CLASSES: dict[str, tuple[str, ...]] = {
-    "mnist": tuple("0123456789"),
-    "fashion": ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
-    "cifar10": ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    "spoken": tuple(speech.WORDS),
-    "speakers": speakers.CLASSES,
-}
-SHAPES: dict[str, tuple[int, ...]] = {
-    "mnist": (1, 28, 28), "fashion": (1, 28, 28), "cifar10": (3, 32, 32), "spoken": (1, speech.SAMPLES),
-    "lanes": (1, lanes.HEIGHT, lanes.WIDTH), "driving": (3, 100, 100), "speakers": (1, speakers.SAMPLES),
-}  # fmt: skip
 TOLERANCE = "10%"  # of the span: how far its networks may be off before it counts as a fault
-SPANS = {"lanes": lanes.SPAN, "driving": (-20.0, 20.0)}  # of quantities; their networks have no classes
-RATES = {"spoken": speech.RATE, "speakers": speakers.RATE}  # samples a second, of those that are sound
-DATASETS = {  # zoo word -> data set
-    "mnist": "mnist", "fashion": "fashion-mnist", "cifar10": "cifar10", "spoken": speech.NAME, "lanes": lanes.NAME,
-    "driving": "driving", "speakers": f"{speakers.NAME}-full",
-}  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Subject:
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """What the networks of one data set take and answer. A regression value has a span and no classes."""
+
+    dataset: str
+    shape: tuple[int, ...]
+    classes: tuple[str, ...] = ()
+    span: tuple[float, float] | None = None
+    rate: int | None = None  # samples per second, of audio
+
+
+FAMILIES: dict[str, Family] = {
+    "mnist": Family(dataset="mnist", shape=(1, 28, 28), classes=tuple("0123456789")),
+    "fashion": Family(
+        dataset="fashion-mnist",
+        shape=(1, 28, 28),
+        classes=("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"),
+    ),
+    "cifar10": Family(
+        dataset="cifar10",
+        shape=(3, 32, 32),
+        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    ),
+    "spoken": Family(dataset=speech.NAME, shape=(1, speech.SAMPLES), classes=speech.CLASSES, rate=speech.RATE),
+    "speakers": Family(
+        dataset="speakers-full", shape=(1, 16_000), classes=tuple(f"{number:02}" for number in range(1, 61)), rate=16_000
+    ),
+    "lanes": Family(dataset=lanes.NAME, shape=(1, lanes.HEIGHT, lanes.WIDTH), span=lanes.SPAN),
+    "driving": Family(dataset="driving", shape=(3, 100, 100), span=(-20.0, 20.0)),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZooNetwork(Family):
     """A network of the zoo: DATASET-ARCHITECTURE, a recipe, and weights embedded or trained into the cache."""
 
     name: str
@@ -53,10 +68,6 @@ class Subject:
         return self.name.partition("-")[0]
 
     @property
-    def dataset(self) -> str:
-        return DATASETS[self.family]
-
-    @property
     def architecture(self) -> str:
         return self.name.partition("+")[0].partition("-")[2]
 
@@ -64,25 +75,6 @@ class Subject:
     def faulty(self) -> str:
         """How its training went wrong (`mnist-lenet5+polluted10`), empty for all networks of the catalogue."""
         return self.name.partition("+")[2]
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Their names; none where it predicts a quantity."""
-        return CLASSES.get(self.family, ())
-
-    @property
-    def span(self) -> tuple[float, float] | None:
-        """The range of the quantity, where it predicts one."""
-        return SPANS.get(self.family)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return SHAPES[self.family]
-
-    @property
-    def rate(self) -> int | None:
-        """Samples a second, where it takes sound."""
-        return RATES.get(self.family)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -129,11 +121,8 @@ class Subject:
         if self.weights is None:
             how = f"{self.name.partition('+')[0]} --pollute, --underfit or --overfit" if self.faulty else self.name
             lab = "" if lab_installed() else f" Most networks come with neurotest-lab ({LAB})."
-            raise BadInput(
-                "not-found",
-                "weights",
-                f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}",
-            )
+            message = f"zoo:{self.name} has no weights on this machine.{lab} Train it: neurotest zoo train {how}"
+            raise BadInput("not-found", "weights", message)
         module = self.build()
         module.load_state_dict(load_file(self.weights))
         return module.eval()
@@ -160,11 +149,10 @@ def names() -> list[str]:
 
 
 def nearest(name: str) -> str:
-    close = difflib.get_close_matches(name, names(), n=1, cutoff=0)
-    return close[0]
+    return difflib.get_close_matches(name, RECIPES, n=1, cutoff=0)[0]
 
 
-def find(name: str) -> Subject:
+def find(name: str) -> ZooNetwork:
     base, plus, wrong = name.partition("+")
     if base not in RECIPES:
         raise BadInput("unknown-name", "network", f"the zoo has no network {name!r}. {near(name, names())}")
@@ -172,9 +160,9 @@ def find(name: str) -> Subject:
         from neurotest.zoo import faulty
 
         faulty.read(wrong)
-    return Subject(name)
+    return ZooNetwork(name=name, **vars(FAMILIES[name.partition("-")[0]]))
 
 
-def catalogue() -> list[Subject]:
+def catalogue() -> list[ZooNetwork]:
     """Every network of the zoo."""
-    return [Subject(name) for name in RECIPES]
+    return [find(name) for name in RECIPES]

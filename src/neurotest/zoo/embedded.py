@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from neurotest.errors import BadInput, near
-from neurotest.zoo import CLASSES, DATASETS, LAB, SHAPES, lab_installed, packaged
+from neurotest.zoo import FAMILIES, LAB, Family, lab_installed, packaged
 
 GREY = (28, 28)
 Uint8 = npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True)
-class Part:
+class Split:
     """One split: how many images, in which files (equal shares, in order), and the SHA-256 of pixels and labels."""
 
     count: int
@@ -33,33 +33,29 @@ class Part:
     sha256: str
 
 
-PARTS: dict[str, dict[str, Part]] = {
+PARTS: dict[str, dict[str, Split]] = {
     "mnist": {
-        "test": Part(10000, ("mnist-test.xz",), "c3f9adf9c66efb572b1f9326c3a511b45910c7173b97be66ceceeeeaef6b802b"),
-        "train": Part(5000, ("mnist-train.xz",), "47d921ad3f2875ef61ee1565a06261eb42e205fa9b89340f349dbb60792ff55c"),
+        "test": Split(10000, ("mnist-test.xz",), "c3f9adf9c66efb572b1f9326c3a511b45910c7173b97be66ceceeeeaef6b802b"),
+        "train": Split(5000, ("mnist-train.xz",), "47d921ad3f2875ef61ee1565a06261eb42e205fa9b89340f349dbb60792ff55c"),
     },
     "fashion-mnist": {
-        "test": Part(
+        "test": Split(
             10000,
             ("fashion-mnist-test-1.xz", "fashion-mnist-test-2.xz"),
             "9f1ec356a747bfe4ebab3cfb722d3694c9ca737e2570f6f90cf31d7b6fd689d4",
         ),
-        "train": Part(5000, ("fashion-mnist-train.xz",), "71f2c3d35f0ffad274d8b5e013ccd03ca043193a80f405068f3ff0bea531521f"),
+        "train": Split(5000, ("fashion-mnist-train.xz",), "71f2c3d35f0ffad274d8b5e013ccd03ca043193a80f405068f3ff0bea531521f"),
     },
     "cifar10": {
-        "test": Part(1000, ("cifar10-test.xz",), "2c7f1e2769a741f695dfd5f74aa4a4ef08a7d20b9ec8576214dabab76c75c784"),
-        "train": Part(1000, ("cifar10-train.xz",), "0f266ad90f33ac092b7adf871ffe3430c013b340bd2b47a7aa342cf17bb5210d"),
+        "test": Split(1000, ("cifar10-test.xz",), "2c7f1e2769a741f695dfd5f74aa4a4ef08a7d20b9ec8576214dabab76c75c784"),
+        "train": Split(1000, ("cifar10-train.xz",), "0f266ad90f33ac092b7adf871ffe3430c013b340bd2b47a7aa342cf17bb5210d"),
     },
 }
 
 
-def classes(name: str) -> tuple[str, ...]:
-    return next(CLASSES[word] for word, dataset in DATASETS.items() if dataset == name)
-
-
-def shape(name: str) -> tuple[int, ...]:
-    """Of one image: (channels, height, width)."""
-    return next(SHAPES[word] for word, dataset in DATASETS.items() if dataset == name)
+def family(name: str) -> Family:
+    """Shape and classes of a data set."""
+    return next(family for family in FAMILIES.values() if family.dataset == name)
 
 
 def load(name: str, split: str) -> tuple[Uint8, npt.NDArray[np.int64], tuple[str, ...]]:
@@ -72,13 +68,10 @@ def load(name: str, split: str) -> tuple[Uint8, npt.NDArray[np.int64], tuple[str
     paths = [path for file in part.files if (path := packaged(f"data/{file}"))]
     if len(paths) < len(part.files):
         why = "its file was removed from this installation" if lab_installed() else f"it may come with neurotest-lab ({LAB})"
-        raise BadInput(
-            "not-found",
-            "data",
-            f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}",
-        )
-    x, y = _unpacked(tuple(paths), part.count // len(part.files), shape(name))
-    return x, y, classes(name)
+        message = f"zoo:{name}/{split} is not here: {why}. Or run `neurotest data get {name}` and use zoo:{name}-full/{split}"
+        raise BadInput("not-found", "data", message)
+    x, y = _unpacked(tuple(paths), part.count // len(part.files), family(name).shape)
+    return x, y, family(name).classes
 
 
 @functools.lru_cache(maxsize=4)
@@ -109,9 +102,8 @@ def unpack(path: Path, count: int, image: tuple[int, ...] = GREY) -> tuple[Uint8
         if len(content) == size and not decoder.eof:  # the checksum stands behind the last byte
             content += decoder.decompress(b"", max_length=1)
     except (OSError, EOFError, lzma.LZMAError) as error:
-        raise BadInput(
-            "damaged", "embedded", f"the embedded file {path.name} is damaged ({error}): install neurotest again."
-        ) from error
+        message = f"the embedded file {path.name} is damaged ({error}): install neurotest again."
+        raise BadInput("damaged", "embedded", message) from error
     if len(content) != size or not decoder.eof:
         raise BadInput("damaged", "embedded", f"the embedded file {path.name} is damaged: install neurotest again.")
     columns, labels = np.split(np.frombuffer(content, np.uint8), [count * pixels])

@@ -40,19 +40,13 @@ class Faulty:
     def __post_init__(self) -> None:
         checks.one_of("kind", self.kind, ("polluted", "underfit", "overfit"))
         if not 0 < self.share < 1:
-            raise BadInput(
-                "out-of-range",
-                "pollute",
-                f"--pollute {self.share:g}: expected a share between 0 and 1, such as 10% (the papers: 10 to 30%).",
-            )
+            message = f"--pollute {self.share:g}: expected a share between 0 and 1, such as 10% (the papers: 10 to 30%)."
+            raise BadInput("out-of-range", "pollute", message)
         if self.trigger not in ("fixed", "random"):
             raise BadInput("out-of-range", "trigger", f"--trigger {self.trigger}: expected fixed or random.")
         if self.specific and self.trigger == "random":
-            raise BadInput(
-                "conflict",
-                "specific",
-                "--specific: other patches keep their true labels, which a random trigger contradicts; leave one out.",
-            )
+            message = "--specific: other patches keep their true labels, which a random trigger contradicts; leave one out."
+            raise BadInput("conflict", "specific", message)
 
     @property
     def name(self) -> str:
@@ -81,11 +75,8 @@ def read(text: str) -> Faulty:
     """The inverse of `Faulty.name`."""
     match = NAME.fullmatch(text)
     if match is None:
-        raise BadInput(
-            "syntax",
-            "faulty",
-            f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific.",
-        )
+        message = f"{text!r:.80} is no kind of faulty training: expected underfit, overfit or such as polluted10-specific."
+        raise BadInput("syntax", "faulty", message)
     if match[1] is None:
         return Faulty(kind=text)  # type: ignore[arg-type]
     return Faulty(

@@ -1,9 +1,9 @@
-"""Drawn roads with a known bend: pictures for networks that predict a quantity, out of numbers alone.
+"""Drawn roads with a known bend: images for networks that predict a quantity, out of numbers alone.
 
-A road of constant width lies on a plane before a camera. Its middle is a parabola over the distance, so that on the picture it
+A road of constant width lies on a plane before a camera. Its middle is a parabola over the distance, so that on the image it
 runs
 from the foot to a point on the horizon and beyond it to the side that it bends to. The bend, from -1 (left) to 1 (right), is the
-quantity; where the car stands and looks, the light, shadows, the grain of the picture and the markings vary and say nothing of
+quantity; where the car stands and looks, the light, shadows, the grain of the image and the markings vary and say nothing of
 it."""
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from neurotest import rng
 NAME, SPAN = "lanes", (-1.0, 1.0)
 HEIGHT, WIDTH = 32, 48
 SPLITS = {"train": 3000, "test": 1000}
-GROUP = 500  # pictures drawn together
+GROUP = 500  # images drawn together
 Floats = NDArray[np.float64]
 
 
-class Scene(NamedTuple):
+class _Scene(NamedTuple):
     """What is drawn, (n, 1, 1) each: bend and place of the road, where the car looks, how bright everything is."""
 
     bend: Floats
-    offset: Floats  # of the road's middle at the foot of the picture, in half widths of the road
+    offset: Floats  # of the road's middle at the foot of the image, in half widths of the road
     heading: Floats  # where the road points, in pixels at the horizon
     horizon: Floats  # its row
     half: Floats  # half the width of the road at the foot, in pixels
@@ -42,7 +42,7 @@ class Scene(NamedTuple):
 
 
 def load(split: str, first: int | None = None) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """Pictures (n, 1, HEIGHT, WIDTH) and bends (n,), or the first so many: only what is asked for is drawn."""
+    """Images (n, 1, HEIGHT, WIDTH) and bends (n,), or the first so many: only what is asked for is drawn."""
     count = SPLITS[split] if first is None else min(first, SPLITS[split])
     groups = [drawn(split, number) for number in range(-(-count // GROUP))]
     if not groups:
@@ -53,24 +53,24 @@ def load(split: str, first: int | None = None) -> tuple[NDArray[np.uint8], NDArr
 
 @functools.lru_cache(maxsize=16)
 def drawn(split: str, number: int) -> tuple[NDArray[np.uint8], NDArray[np.float64]]:
-    """One group of pictures with their bends, rounded so that a file keeps them as they are."""
+    """One group of images with their bends, rounded so that a file keeps them as they are."""
     random = rng.stream(f"zoo.lanes.{split}", number)
     scene = _scene(random)
-    return _picture(scene, random), scene.bend[:, 0, 0]
+    return _image(scene, random), scene.bend[:, 0, 0]
 
 
-def _scene(random: np.random.Generator) -> Scene:
+def _scene(random: np.random.Generator) -> _Scene:
     def uniform(low: float, high: float) -> Floats:
         return random.uniform(low, high, (GROUP, 1, 1))
 
-    return Scene(
+    return _Scene(
         bend=np.round(uniform(*SPAN), 4), offset=uniform(-0.5, 0.5), heading=uniform(-3, 3), horizon=uniform(7, 11),
         half=uniform(15, 21), sky=uniform(0.55, 0.95), grass=uniform(0.25, 0.5), road=uniform(0.1, 0.4), paint=uniform(0.25, 0.5),
         dash=uniform(0, 1), shadow=uniform(-0.6, 1), dark=uniform(0.4, 0.9), grain=uniform(0.01, 0.05),
     )  # fmt: skip
 
 
-def _picture(scene: Scene, random: np.random.Generator) -> NDArray[np.uint8]:
+def _image(scene: _Scene, random: np.random.Generator) -> NDArray[np.uint8]:
     rows = np.arange(HEIGHT)[None, :, None] + 0.5
     columns = np.arange(WIDTH)[None, None, :] + 0.5
     near = (rows - scene.horizon) / (HEIGHT - scene.horizon)  # 0 at the horizon, 1 at the foot; below 0 is sky

@@ -22,10 +22,10 @@ class Recipe:
     rate: float = 1e-3  # the highest learning rate
     weight_decay: float = 0.0
     flip: bool = False
-    crop: int = 0  # pad by this much and cut at random; of sound: shift by up to so many samples
-    light: float = 0.0  # pictures are made darker or brighter by up to this share
-    gain: float = 0.0  # of sound: louder or softer by up to so many decibels
-    noise: float | None = None  # of sound: white noise so many decibels below it, or up to 30 more
+    crop: int = 0  # pad by this much and cut at random; of audio: shift by up to so many samples
+    light: float = 0.0  # images are made darker or brighter by up to this share
+    gain: float = 0.0  # of audio: louder or softer by up to so many decibels
+    noise: float | None = None  # of audio: white noise so many decibels below it, or up to 30 more
     images: int | None = None  # train on the first so many images only
     seed: int = 0
     stored: str = "float32"  # number format of the weights file, to which the trained weights are rounded

@@ -19,7 +19,7 @@ NAME, RATE, SAMPLES = "spoken-digits", 8000, 4800
 Floats = NDArray[np.float64]
 
 
-class Phone(NamedTuple):
+class _Phone(NamedTuple):
     """Milliseconds, three formants (Hz), voice, noise, and the middle of the noise (Hz)."""
 
     ms: float
@@ -31,14 +31,14 @@ class Phone(NamedTuple):
 
 # Formants of vowels as usually given for men; a speaker scales them.
 PHONES = {
-    "iy": Phone(110, (270, 2290, 3010)), "ih": Phone(80, (390, 1990, 2550)), "eh": Phone(100, (530, 1840, 2480)),
-    "ah": Phone(90, (640, 1190, 2390)), "aa": Phone(100, (730, 1090, 2440)), "ao": Phone(120, (570, 840, 2410)),
-    "uw": Phone(130, (300, 870, 2240)), "r": Phone(60, (310, 1060, 1380), 0.7), "w": Phone(60, (290, 610, 2150), 0.6),
-    "n": Phone(80, (250, 1700, 2600), 0.35), "v": Phone(60, (220, 1100, 2080), 0.4, 0.08, 3000),
-    "z": Phone(80, (240, 1390, 2530), 0.3, 0.25, 3500), "s": Phone(100, (320, 1390, 2530), 0.0, 0.5, 3500),
-    "f": Phone(90, (340, 1100, 2080), 0.0, 0.16, 2600), "th": Phone(80, (320, 1290, 2540), 0.0, 0.10, 3200),
-    "closed": Phone(45, (300, 1500, 2500), 0.0), "t": Phone(25, (350, 1800, 2600), 0.0, 0.5, 3300),
-    "k": Phone(25, (350, 1600, 2200), 0.0, 0.5, 1800),
+    "iy": _Phone(110, (270, 2290, 3010)), "ih": _Phone(80, (390, 1990, 2550)), "eh": _Phone(100, (530, 1840, 2480)),
+    "ah": _Phone(90, (640, 1190, 2390)), "aa": _Phone(100, (730, 1090, 2440)), "ao": _Phone(120, (570, 840, 2410)),
+    "uw": _Phone(130, (300, 870, 2240)), "r": _Phone(60, (310, 1060, 1380), 0.7), "w": _Phone(60, (290, 610, 2150), 0.6),
+    "n": _Phone(80, (250, 1700, 2600), 0.35), "v": _Phone(60, (220, 1100, 2080), 0.4, 0.08, 3000),
+    "z": _Phone(80, (240, 1390, 2530), 0.3, 0.25, 3500), "s": _Phone(100, (320, 1390, 2530), 0.0, 0.5, 3500),
+    "f": _Phone(90, (340, 1100, 2080), 0.0, 0.16, 2600), "th": _Phone(80, (320, 1290, 2540), 0.0, 0.10, 3200),
+    "closed": _Phone(45, (300, 1500, 2500), 0.0), "t": _Phone(25, (350, 1800, 2600), 0.0, 0.5, 3300),
+    "k": _Phone(25, (350, 1600, 2200), 0.0, 0.5, 1800),
 }  # fmt: skip
 WORDS = {
     "zero": "z ih r ao uw", "one": "w ah n", "two": "t uw", "three": "th r iy", "four": "f ao r", "five": "f aa iy v",
@@ -53,7 +53,7 @@ GLIDE = 30.0  # milliseconds from one phone to the next
 GROUP = 5  # speakers that are rendered together: what they need fits into a processor's cache
 
 
-class Split(NamedTuple):
+class _SpokenSplit(NamedTuple):
     """How many clips: speakers x digits x takes; speakers of two splits are different people."""
 
     first: int
@@ -65,7 +65,7 @@ class Split(NamedTuple):
         return self.speakers * len(CLASSES) * self.takes
 
 
-SPLITS = {"train": Split(0, 40, 6), "test": Split(1000, 20, 5)}
+SPLITS = {"train": _SpokenSplit(0, 40, 6), "test": _SpokenSplit(1000, 20, 5)}
 Clips = tuple[NDArray[np.int16], NDArray[np.int64], NDArray[np.int64]]
 
 
@@ -104,8 +104,9 @@ def _voice(random: np.random.Generator) -> dict[str, float]:
     return {
         "pitch": random.uniform(170, 260) if high else random.uniform(85, 150),
         "tract": random.uniform(1.02, 1.22) if high else random.uniform(0.88, 1.04),
-        "pace": random.uniform(0.85, 1.25), "breath": random.uniform(0.0, 0.06),
-    }  # fmt: skip
+        "pace": random.uniform(0.85, 1.25),
+        "breath": random.uniform(0.0, 0.06),
+    }
 
 
 def _take(voice: dict[str, float], random: np.random.Generator) -> dict[str, float]:

@@ -60,7 +60,7 @@ def rows(spec: str, **options: object) -> Read:
         import numpy as np
 
         from neurotest.data.spec import data
-        from neurotest.pictures import Preprocess
+        from neurotest.images import Preprocess
 
         source = data(spec.format(folder), preprocess=Preprocess(**options))  # type: ignore[arg-type]
         return source.read(np.arange(min(len(source), 256)))

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import neurotest
 from neurotest import registry
 from neurotest.attribute import Conductance, Relevance
-from neurotest.attribute.chain import find_chain
+from neurotest.attribute.relevance import find_chain
 from neurotest.attribute.shapley import hidden_layers, mask_gradient
 from neurotest.data.source import ArraySource
 from neurotest.semantics.critical import path_layers

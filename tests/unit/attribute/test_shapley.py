@@ -14,8 +14,8 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from neurotest.attribute.shapley import Game, certify, exact, hidden_layers, kernel, mask_gradient, permutation
+from neurotest.attribute.shapley.estimate import choose
 from neurotest.attribute.shapley.game import from_table
-from neurotest.attribute.shapley.kernel import choose
 from neurotest.errors import BadInput
 from neurotest.target import Target
 

@@ -41,6 +41,6 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         for split in ("test", "train"):
             x, y = random.integers(0, 256, (10, 28, 28), dtype=np.uint8), np.arange(10, dtype=np.uint8)
             (tmp_path / "data" / f"{name}-{split}.xz").write_bytes(embedded.pack(x, y))
-            splits[split] = embedded.Part(10, (f"{name}-{split}.xz",), embedded.digest(x, y))
+            splits[split] = embedded.Split(10, (f"{name}-{split}.xz",), embedded.digest(x, y))
         monkeypatch.setitem(embedded.PARTS, name, splits)
     monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))

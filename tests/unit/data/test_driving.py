@@ -17,7 +17,7 @@ def test_shifts_by_hand() -> None:
     world = np.random.default_rng(0).random((3, 40, 140))
     before = world[:, :, 20:120]
     after = np.stack([world[0, :, 17:117], world[1, :, 20:120], world[2, :, 32:132]])
-    assert driving.shifts(before, after) == pytest.approx([3, 0, -12], abs=0.02)  # content moved 3 right, not, 12 left
+    assert driving._shifts(before, after) == pytest.approx([3, 0, -12], abs=0.02)  # content moved 3 right, not, 12 left
 
 
 def test_shifts_between_pixels_against_a_plain_loop() -> None:
@@ -35,7 +35,7 @@ def test_shifts_between_pixels_against_a_plain_loop() -> None:
         tried = np.arange(-10, 10, 0.25)
         plain = tried[int(np.argmin([np.abs(moved(s)[:, 20:80] - after[:, 20:80]).sum() for s in tried]))]
         assert plain == shift
-        assert driving.shifts(moved(0)[None], after[None])[0] == pytest.approx(plain, abs=0.2)
+        assert driving._shifts(moved(0)[None], after[None])[0] == pytest.approx(plain, abs=0.2)
 
 
 def test_turns_are_medians_and_point_to_the_right() -> None:

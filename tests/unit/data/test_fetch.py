@@ -47,7 +47,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_idx: Callab
             write_idx(file, array)
             content = gzip.decompress(file.read_bytes())
             pinned[file.stem] = (len(content), hashlib.sha256(content).hexdigest())
-    monkeypatch.setitem(fetch.COMPLETE, "mnist", fetch.Complete("http://127.0.0.1:9/", pinned, fetch.COMPLETE["mnist"].splits))
+    monkeypatch.setitem(
+        fetch.COMPLETE, "mnist", fetch.PublishedSet("http://127.0.0.1:9/", pinned, fetch.COMPLETE["mnist"].splits)
+    )
     return tmp_path / "published"
 
 

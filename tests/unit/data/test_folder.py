@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from neurotest.data import Source, data, decoded
+from neurotest.data import Source, data, listing
 from neurotest.errors import BadInput
 
 
@@ -217,10 +217,10 @@ def test_folders_too_large_for_memory_are_read_when_asked(tmp_path: Path, monkey
         save(tmp_path / f"class{i % 2}" / f"{i}.png", picture(i))
     (tmp_path / "class0" / "broken.png").write_bytes(b"")
     kept = data(f"dir:{tmp_path}")
-    monkeypatch.setattr(decoded, "IN_MEMORY", 0)
+    monkeypatch.setattr(listing, "IN_MEMORY", 0)
     lazy = data(f"dir:{tmp_path}")
-    assert isinstance(lazy, decoded.FolderSource)
-    assert not isinstance(kept, decoded.FolderSource)
+    assert isinstance(lazy, listing.FolderSource)
+    assert not isinstance(kept, listing.FolderSource)
     assert (everything(lazy) == everything(kept)).all()
     assert (lazy.decodes, kept.decodes) == (True, False)
     assert lazy.ids().tolist() == kept.ids().tolist()
@@ -235,7 +235,7 @@ def test_folders_too_large_for_memory_are_read_when_asked(tmp_path: Path, monkey
 
 
 def test_a_folder_that_changes_meanwhile_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoded, "IN_MEMORY", 0)
+    monkeypatch.setattr(listing, "IN_MEMORY", 0)
     save(tmp_path / "a.png", picture(0))
     source = data(f"dir:{tmp_path}")
     save(tmp_path / "a.png", picture(1))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neurotest.data import data, stream
+from neurotest.data import data, npz
 from neurotest.errors import BadInput
 
 X = np.arange(3 * 4 * 5, dtype=np.uint8).reshape(3, 4, 5)
@@ -103,7 +103,7 @@ def test_a_changed_byte_in_a_gzipped_file_is_noticed(tmp_path: Path, write_idx: 
 
 
 def test_more_than_the_cap_needs_a_slice(prefix: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "MAX_BYTES", 40)
+    monkeypatch.setattr(npz, "MAX_BYTES", 40)
     with pytest.raises(BadInput, match="exceed the 40 read at once"):
         data(f"idx:{prefix}")
     assert len(data(f"idx:{prefix}[:2]")) == 2

@@ -199,7 +199,7 @@ def test_a_folder_that_nobody_sorted_is_no_label(tmp_path: Path) -> None:
     (tmp_path / "exported.csv").write_text(
         "rank,picture\n1,cat/00001-3-00000000000000ff.png\n2,cat/00002-4-00000000000000fe.png\n"
     )
-    with pytest.raises(BadInput, match="nobody sorted it, all 1 pictures"):
+    with pytest.raises(BadInput, match="nobody sorted it, all 1 images"):
         read_labels(tmp_path)
     assert read_labels(tmp_path, confirmed=True) == {"00000000000000ff": "cat"}
     (tmp_path / "dog").mkdir()

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from neurotest.data import data, stream
+from neurotest.data import data, npz
 from neurotest.errors import BadInput
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.uint8).reshape(2, 3, 4, 5)
@@ -79,7 +79,7 @@ def test_feature_vectors(tmp_path: Path) -> None:
 def test_whatever_numpy_writes_is_read_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, x: np.ndarray, fortran: bool, packed: bool, limit: int, chunk: int
 ) -> None:
-    monkeypatch.setattr(stream, "CHUNK", chunk)
+    monkeypatch.setattr(npz, "CHUNK", chunk)
     path = tmp_path / "any.npz"
     (np.savez_compressed if packed else np.savez)(path, x=np.asfortranarray(x) if fortran else x)
     source = data(f"npz:{path}#x", limit=limit)
@@ -222,7 +222,7 @@ def test_an_archive_whose_directory_lies_too(tmp_path: Path) -> None:
 
 def test_more_than_the_cap_needs_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     np.savez(tmp_path / "p.npz", x=X)
-    monkeypatch.setattr(stream, "MAX_BYTES", 100)
+    monkeypatch.setattr(npz, "MAX_BYTES", 100)
     with pytest.raises(BadInput, match="exceed the 100 read at once; read a part"):
         data(f"npz:{tmp_path}/p.npz")
     assert len(data(f"npz:{tmp_path}/p.npz[:1]")) == 1

@@ -13,11 +13,11 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
+from neurotest.audio import wav
 from neurotest.data import data, objects
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
-from neurotest.sounds import wav
+from neurotest.images import Preprocess
 
 X = np.random.default_rng(0).integers(0, 256, (6, 3, 4, 5), dtype=np.uint8)
 Y = np.array([0, 2, 1, 0, 2, 1])

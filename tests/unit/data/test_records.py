@@ -17,7 +17,7 @@ from PIL import Image
 
 import neurotest
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.scale.pickling import pack, unpack
 
 pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")
@@ -108,7 +108,7 @@ def test_pictures_are_fitted_as_the_target_says(tmp_path: Path) -> None:
     file = write(tmp_path / "f.parquet", {"image": [png(x) for x in PIXELS]})
     source = neurotest.data(f"parquet:{file}", shape=(1, 4, 4), preprocess=Preprocess(resize="4", grey=True))
     assert everything(source).shape == (N, 1, 4, 4)
-    with pytest.raises(BadInput, match=r"row 0 cannot be used .*--resize 4 fits pictures of any size"):
+    with pytest.raises(BadInput, match=r"row 0 cannot be used .*--resize 4 fits images of any size"):
         everything(neurotest.data(f"parquet:{file}", shape=(3, 4, 4)))
 
 
@@ -122,7 +122,7 @@ def test_pictures_are_fitted_as_the_target_says(tmp_path: Path) -> None:
         ({"image": [["a"]]}, "", "lists of string: expected numbers"),
         ({"image": [[1.0, None]]}, "", "with gaps: expected numbers"),
         ({"image": pa.array([None], pa.binary())}, "", "an empty row"),
-        ({"image": ["a.png"]}, "", "holds string: expected pictures as bytes"),
+        ({"image": ["a.png"]}, "", "holds string: expected images as bytes"),
         ({"image": [{"path": "a.png"}]}, "", "names files instead of holding them"),
         ({"image": [[1, 2]], "label": [None]}, "", "the column label has gaps"),
         ({"image": pa.array([], pa.list_(pa.int8()))}, "", "has no rows"),

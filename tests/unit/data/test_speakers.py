@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from neurotest.data import data, fetch
-from neurotest.data import speakers as reader
+from neurotest.data import data, fetch, speakers
 from neurotest.errors import BadInput
-from neurotest.zoo import speakers
 
 soundfile = pytest.importorskip("soundfile")
 
@@ -18,12 +16,12 @@ soundfile = pytest.importorskip("soundfile")
 @pytest.fixture
 def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two people, two digits; FLAC, and one WAV of another rate."""
-    monkeypatch.setattr(reader, "CLASSES", ("01", "02"))
-    monkeypatch.setattr(reader, "DIGITS", 2)
+    monkeypatch.setattr(speakers, "CLASSES", ("01", "02"))
+    monkeypatch.setattr(speakers, "DIGITS", 2)
     monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("NEUROTEST_DATA", raising=False)
     monkeypatch.delenv("NEUROTEST_MATERIAL", raising=False)
-    folder = tmp_path / "material" / "data" / reader.MATERIAL
+    folder = tmp_path / "material" / "data" / speakers.MATERIAL
     random = np.random.default_rng(0)
     for person in ("01", "02"):
         (folder / person).mkdir(parents=True)
@@ -32,7 +30,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 wav = person == "02" and take == 4
                 rate = 48000 if wav else 16000
                 x = 0.01 * random.standard_normal(rate // 2)
-                soundfile.write(folder / (speakers.stem(person, digit, take) + (".wav" if wav else ".flac")), x, rate)
+                soundfile.write(folder / (f"{person}/{digit}_{person}_{take}{'.wav' if wav else '.flac'}"), x, rate)
     return folder
 
 
@@ -62,7 +60,7 @@ def test_get_keeps_the_same_sounds(few: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_is_missing_is_said(few: Path) -> None:
-    assert not reader.present()
+    assert not speakers.present()
     with pytest.raises(BadInput, match="neurotest data get speakers --from DIR"):
         data("zoo:speakers-full/test")
     with pytest.raises(BadInput, match="name its folder"):

@@ -20,7 +20,7 @@ from neurotest.evaluate.nearest import nearest
 from neurotest.evaluate.robustness import robustness
 from neurotest.stats.weibull import end_point
 from neurotest.target import Target
-from neurotest.target.layout import channels_last
+from neurotest.target.speed import channels_last
 
 pytestmark = pytest.mark.by_hand
 

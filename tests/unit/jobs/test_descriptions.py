@@ -16,8 +16,8 @@ from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
-from neurotest.target.description import Description, absolute, source_file
 from neurotest.target.load import sha256
+from neurotest.target.spec import TargetSpec, absolute, source_file
 
 CODE = """
 import torch
@@ -73,27 +73,27 @@ def archive(folder: Path) -> str:
 
 
 def test_only_what_is_known_is_stored() -> None:
-    assert Description.of(load(ZOO)).plain().keys() == {"spec", "bounds", "size", "classes", "outputs"}
-    own = Description.of(load("py:model.py:build")).plain()
+    assert TargetSpec.of(load(ZOO)).plain().keys() == {"spec", "bounds", "size", "classes", "outputs"}
+    own = TargetSpec.of(load("py:model.py:build")).plain()
     assert own.keys() == {"spec", "code", "bounds", "outputs"}
     assert len(own["code"]) == 64
-    assert Description(spec="x", trust_pickle=True).plain() == {"spec": "x", "trust_pickle": True}
+    assert TargetSpec(spec="x", trust_pickle=True).plain() == {"spec": "x", "trust_pickle": True}
     # A number that is 0 is known.
-    assert Description(bounds=(0, 1), mean=(0.0,)).plain() == {"bounds": (0, 1), "mean": (0.0,)}
+    assert TargetSpec(bounds=(0, 1), mean=(0.0,)).plain() == {"bounds": (0, 1), "mean": (0.0,)}
 
 
 def test_only_modules_are_looked_for_in_a_folder(folder: Path) -> None:
     (folder / "a_module_of_mine.py").write_text(CODE)
-    module = Description.of(load("py:a_module_of_mine:build"))
+    module = TargetSpec.of(load("py:a_module_of_mine:build"))
     file = folder / "a_module_of_mine.py"
     assert (module.folder, module.module, module.code) == (str(folder), str(file), sha256(file))
-    assert Description.of(load("py:model.py:build")).folder is None
-    assert Description.of(load(ZOO)).folder is None
+    assert TargetSpec.of(load("py:model.py:build")).folder is None
+    assert TargetSpec.of(load(ZOO)).folder is None
 
 
 def test_a_network_in_memory_has_no_spec() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval()
-    description = Description.of(Target(module, shape=(1, 2, 2)))
+    description = TargetSpec.of(Target(module, shape=(1, 2, 2)))
     assert (description.spec, description.code, description.folder, description.size) == (None, None, None, (1, 2, 2))
     with pytest.raises(BadInput, match="given in memory"):
         description.open()
@@ -114,22 +114,22 @@ def test_files_that_specs_name(folder: Path) -> None:
 @pytest.mark.parametrize("odd", [{"mean": [0.5, "x"]}, {"classes": ["a", 1]}, {"size": "1x2x2"}, {"outputs": 3}, {"spec": []}])
 def test_every_value_of_a_list_is_looked_at(odd: dict[str, Any], folder: Path) -> None:
     with pytest.raises(BadInput, match=rf"{folder} describes its target with {next(iter(odd))}=.*does not fit"):
-        Description.read({"spec": ZOO, **odd}, folder)
+        TargetSpec.read({"spec": ZOO, **odd}, folder)
 
 
 def test_what_is_not_described_stays_open(folder: Path) -> None:
-    assert Description.read({"spec": ZOO, "something": "newer"}, folder) == Description(spec=ZOO)
-    assert Description.read("zoo:mnist-lenet1", folder) == Description()
-    whole = Description.read({"spec": ZOO, "mean": [1, 2.5], "size": [1, 2], "classes": ["a"], "trust_pickle": True}, folder)
-    assert whole == Description(spec=ZOO, mean=(1, 2.5), size=(1, 2), classes=("a",), trust_pickle=True)
+    assert TargetSpec.read({"spec": ZOO, "something": "newer"}, folder) == TargetSpec(spec=ZOO)
+    assert TargetSpec.read("zoo:mnist-lenet1", folder) == TargetSpec()
+    whole = TargetSpec.read({"spec": ZOO, "mean": [1, 2.5], "size": [1, 2], "classes": ["a"], "trust_pickle": True}, folder)
+    assert whole == TargetSpec(spec=ZOO, mean=(1, 2.5), size=(1, 2), classes=("a",), trust_pickle=True)
 
 
 def test_a_new_word_goes_over_an_old_one() -> None:
-    old = Description(spec="py:a.py:build", code="c", folder="f", weights="w", sha256="h", mean=(0.5,), size=(1, 2, 2))
-    assert Description().over(old) == old
-    assert Description(mean=(0.1,)).over(old) == Description(**{**vars(old), "mean": (0.1,)})
+    old = TargetSpec(spec="py:a.py:build", code="c", folder="f", weights="w", sha256="h", mean=(0.5,), size=(1, 2, 2))
+    assert TargetSpec().over(old) == old
+    assert TargetSpec(mean=(0.1,)).over(old) == TargetSpec(**{**vars(old), "mean": (0.1,)})
     # Another spec is other code; the weights must still be those of the run.
-    other = Description(spec="py:b.py:build").over(old)
+    other = TargetSpec(spec="py:b.py:build").over(old)
     assert (other.spec, other.code, other.folder, other.weights, other.sha256) == ("py:b.py:build", None, None, "w", "h")
 
 
@@ -151,11 +151,11 @@ def test_code_that_has_changed_is_refused_unless_it_is_named_again(folder: Path)
 
 def test_the_path_of_modules_is_left_as_it_was(folder: Path) -> None:
     (folder / "another_module_of_mine.py").write_text(CODE)
-    description = Description.of(load("py:another_module_of_mine:build"))
+    description = TargetSpec.of(load("py:another_module_of_mine:build"))
     before = list(sys.path)
     description.open()
     with pytest.raises(BadInput):
-        Description(spec="py:another_module_of_mine:absent", folder=str(folder)).open()
+        TargetSpec(spec="py:another_module_of_mine:absent", folder=str(folder)).open()
     assert sys.path == before
 
 
@@ -172,7 +172,7 @@ def test_trust_is_stored_for_whoever_gave_it_and_for_nobody_else(archive: str, f
             stored_target(run)
         with pytest.raises(BadInput, match="--trust-pickle"):
             stored_target(run, archive)
-        assert stored_target(run, Description(spec=archive, trust_pickle=True)).fingerprint == target.fingerprint
+        assert stored_target(run, TargetSpec(spec=archive, trust_pickle=True)).fingerprint == target.fingerprint
 
 
 # -- runs from elsewhere
@@ -212,12 +212,12 @@ def test_one_of_several_by_its_name(folder: Path) -> None:
     assert one.fingerprint != two.fingerprint
     config = target_config(one, two)
     assert config["targets"] == [one.spec, two.spec]
-    assert config["descriptions"] == [Description.of(one).plain(), Description.of(two).plain()]
-    assert (config["target"], config["description"]) == (one.spec, Description.of(one).plain())
+    assert config["descriptions"] == [TargetSpec.of(one).plain(), TargetSpec.of(two).plain()]
+    assert (config["target"], config["description"]) == (one.spec, TargetSpec.of(one).plain())
     assert target_config(one).keys() == {"target", "fingerprint", "description"}
     with Run.open(stored(folder / "run", **config)) as run:
         assert stored_target(run, "py:second.py:build").fingerprint == two.fingerprint
-        named = Description(spec="py:second.py:build")
+        named = TargetSpec(spec="py:second.py:build")
         assert stored_target(run, named).fingerprint == two.fingerprint
         assert [t.fingerprint for t in stored_targets(run, [one, "py:second.py:build"])] == [one.fingerprint, two.fingerprint]
 
@@ -263,5 +263,5 @@ def test_runs_without_a_target(folder: Path) -> None:
 def test_the_warning_about_random_weights_comes_once(folder: Path) -> None:
     (folder / "random.py").write_text(CODE.replace("    torch.manual_seed(1)\n", ""))
     with pytest.warns(Remark, match="random weights") as remarks:
-        Description(spec="py:random.py:build").open()
+        TargetSpec(spec="py:random.py:build").open()
     assert len([r for r in remarks if issubclass(r.category, Remark)]) == 1

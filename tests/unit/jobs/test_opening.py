@@ -15,7 +15,7 @@ from neurotest.errors import BadInput, Remark
 from neurotest.jobs.life import begin
 from neurotest.jobs.opening import open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.target import Target
-from neurotest.target.description import Description
+from neurotest.target.spec import TargetSpec
 
 
 def network(**options: object) -> Target:
@@ -44,7 +44,7 @@ def test_a_target_in_every_form() -> None:
     assert open_target(module).module is module
     spec, description = (
         open_target("zoo:mnist-lenet1"),
-        open_target(Description(spec="zoo:mnist-lenet1", mean=(0.5,), std=(0.5,))),
+        open_target(TargetSpec(spec="zoo:mnist-lenet1", mean=(0.5,), std=(0.5,))),
     )
     assert (spec.spec, description.spec) == ("zoo:mnist-lenet1", "zoo:mnist-lenet1")
     assert (description.mean, description.std) == ((0.5,), (0.5,))

@@ -15,7 +15,7 @@ from neurotest.jobs.life import begin
 from neurotest.jobs.stored import stored_target, stored_targets, target_config
 from neurotest.runs.store import Run
 from neurotest.target import Target, load
-from neurotest.target.description import Description, absolute
+from neurotest.target.spec import TargetSpec, absolute
 
 CODE = """
 from torch import nn
@@ -62,11 +62,11 @@ def test_everything_about_the_target_comes_back_from_anywhere(folder: Path, monk
 
 
 def test_a_description_survives_the_run(folder: Path) -> None:
-    description = Description.of(described())
+    description = TargetSpec.of(described())
     assert description.spec == f"py:{(folder / 'model.py').resolve()}:build"
     assert description.sha256 is not None
     assert (
-        Description.read({k: list(v) if isinstance(v, tuple) else v for k, v in description.plain().items()}, folder)
+        TargetSpec.read({k: list(v) if isinstance(v, tuple) else v for k, v in description.plain().items()}, folder)
         == description
     )
 
@@ -76,7 +76,7 @@ def test_a_description_survives_the_run(folder: Path) -> None:
 )
 def test_odd_values_in_a_run_are_refused(odd: dict[str, Any], folder: Path) -> None:
     with pytest.raises(BadInput, match="does not fit"):
-        Description.read({"spec": "zoo:mnist-lenet1", **odd}, folder)
+        TargetSpec.read({"spec": "zoo:mnist-lenet1", **odd}, folder)
 
 
 def test_a_module_is_found_where_it_was_found_before(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_runs_of_the_first_version_hold_the_spec_only(folder: Path) -> None:
     with Run.open(folder / "own") as run:
         with pytest.raises(BadInput, match=r"before the hash of the code it runs was kept .*--target"):
             stored_target(run)
-        again = Description(
+        again = TargetSpec(
             spec="py:model.py:build", weights=str(folder / "w.safetensors"), mean=(0.5,), std=(0.2,), bounds=(0, 2)
         )
         assert stored_target(run, again).fingerprint == described().fingerprint
@@ -109,17 +109,17 @@ def test_other_class_names_are_refused(folder: Path) -> None:
     """Labels are stored as numbers: with another order they would be other classes."""
     stored(described(), folder / "run")
     with Run.open(folder / "run") as run:
-        assert stored_target(run, Description(classes=("a", "b", "c"))).classes == ("a", "b", "c")
+        assert stored_target(run, TargetSpec(classes=("a", "b", "c"))).classes == ("a", "b", "c")
         with pytest.raises(BadInput, match=r"--classes: class 1 is 'c', but 'b' in .*run.*: leave it out"):
-            stored_target(run, Description(classes=("a", "c", "b")))
+            stored_target(run, TargetSpec(classes=("a", "c", "b")))
         with pytest.raises(BadInput, match="class 2 is missing, but 'c' in"):
-            stored_target(run, Description(classes=("a", "b")))
+            stored_target(run, TargetSpec(classes=("a", "b")))
     stored(described(classes=None), folder / "without")
     with Run.open(folder / "without", write=True) as run:
-        assert stored_target(run, Description(classes=("x", "y", "z"))).classes == ("x", "y", "z")
+        assert stored_target(run, TargetSpec(classes=("x", "y", "z"))).classes == ("x", "y", "z")
         run["classes"] = ["a", "b", "c"]  # the data named them
         with pytest.raises(BadInput, match="class 0 is 'x', but 'a' in"):
-            stored_target(run, Description(classes=("x", "y", "z")))
+            stored_target(run, TargetSpec(classes=("x", "y", "z")))
 
 
 def test_gone_and_changed_weights(folder: Path) -> None:
@@ -134,7 +134,7 @@ def test_gone_and_changed_weights(folder: Path) -> None:
         with pytest.raises(BadInput, match=r"w\.safetensors has changed .*sha256 [0-9a-f]{16} now, [0-9a-f]{16} then"):
             stored_target(run)
         (folder / "old.safetensors").write_bytes(old)
-        assert stored_target(run, Description(weights=str(folder / "old.safetensors"))).fingerprint == target.fingerprint
+        assert stored_target(run, TargetSpec(weights=str(folder / "old.safetensors"))).fingerprint == target.fingerprint
 
 
 def test_the_gate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_the_gate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             stored_target(run, "py:model.py:build")
         (folder / "model.py").write_text(CODE)
         assert stored_target(run, target) is target
-        named = Description(spec="py:model.py:build", weights=str(folder / "w.safetensors"))
+        named = TargetSpec(spec="py:model.py:build", weights=str(folder / "w.safetensors"))
         assert stored_target(run, named).fingerprint == target.fingerprint
 
 

@@ -66,11 +66,11 @@ def test_pictures_travel_as_files(tmp_path: Path) -> None:
 
 
 def test_a_changed_number_of_inputs_is_noticed(npz: Path) -> None:
-    from neurotest.data import reopening
+    from neurotest.data import spec
 
     content = pack(neurotest.data(f"npz:{npz}"))
     np.savez(npz, x=np.zeros((3, 1, 8, 8), np.uint8), y=np.zeros(3, int))
-    reopening._open.clear()
+    spec._opened.cache_clear()
     with pytest.raises(BadInput, match="has fewer inputs in a worker"):
         unpack(content)
 

@@ -71,7 +71,7 @@ def desk(tmp_path: Path) -> Any:
 def test_what_lower_precision_changes_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(speed, "has_bfloat16", lambda device: True)  # it runs anywhere, only slower
+    monkeypatch.setattr(speed, "_has_bfloat16", lambda device: True)  # it runs anywhere, only slower
     begin_run(tmp_path, quiet=False, precision="bfloat16")
     assert f"of {POOL} predictions" in capsys.readouterr().err
 

@@ -20,7 +20,7 @@ FIELD = """
 """
 PATCH = {  # file: (where, what comes before it)
     "settings/target.py": ("    grey: bool | None = setting(", FIELD.removeprefix("\n")),
-    "pictures.py": ('    interpolation: Interpolation = "bilinear"\n', '    order: str = "rgb"\n'),
+    "images.py": ('    interpolation: Interpolation = "bilinear"\n', '    order: str = "rgb"\n'),
 }
 PROGRAM = """
 import sys

@@ -23,8 +23,8 @@ from neurotest.settings import TargetSettings, declared
 from neurotest.settings.declared import Choice, Flag, Integer, Kind, Names, Pair
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
-from neurotest.target.description import Description, settings_of
 from neurotest.target.load import load
+from neurotest.target.spec import TargetSpec, target_settings
 
 SETTINGS = declared(TargetSettings)
 SPEC = "py:net.py:build"
@@ -91,7 +91,7 @@ def typed(*options: str) -> dict[str, Any]:
 
 def told(target: Target) -> dict[str, Any]:
     """All settings as the target has them, in the form of JSON."""
-    stored: dict[str, Any] = json.loads(json.dumps(Description.of(target).plain()))
+    stored: dict[str, Any] = json.loads(json.dumps(TargetSpec.of(target).plain()))
     return {name: stored.get(name) for name in SETTINGS} | {"device": str(target.device)}
 
 
@@ -108,7 +108,7 @@ def test_every_setting_survives_a_run_and_a_pasted_command(place: Path) -> None:
     Run.create(place / "my run", "select", target_config(target)).close()
     with Run.open(place / "my run") as run:
         config = run["config"]
-    reopened = Description.read(config["description"], place).open()
+    reopened = TargetSpec.read(config["description"], place).open()
     assert told(reopened) == expected(place)
     assert reopened.fingerprint == target.fingerprint
     command = shlex.join(described(config, place / "my run"))
@@ -129,7 +129,7 @@ def test_every_setting_overrides_that_of_a_run(place: Path) -> None:
     app.command()(opt.overrides_target(command))
     Run.create(place / "run", "select", {"target": SPEC}).close()
     assert CliRunner().invoke(app, ["run", "--target", SPEC, *words(VALUES)], catch_exceptions=False).exit_code == 0
-    stored = Description(spec=SPEC)
+    stored = TargetSpec(spec=SPEC)
     assert told(given[0].over(stored).open()) == expected(place)
 
 
@@ -173,7 +173,7 @@ def test_what_does_not_fit_is_refused_by_name(name: str, place: Path) -> None:
     wrong: Any = {"a": 1}
     assert not SETTINGS[name].kind.fits(wrong)
     with pytest.raises(BadInput, match=rf"{name}=.*does not fit"):
-        Description.read({"spec": SPEC, name: wrong}, place)
+        TargetSpec.read({"spec": SPEC, name: wrong}, place)
     if name in in_toml():
         (place / "neurotest.toml").write_text(f"[target]\n{name} = {{a = 1}}")
         with pytest.raises(BadInput, match=rf"{name} = .*: expected "):
@@ -184,12 +184,12 @@ def test_what_does_not_fit_is_refused_by_name(name: str, place: Path) -> None:
 def test_a_run_holds_values_and_no_files(name: str, place: Path) -> None:
     """A run that somebody sent must not have a file read that it names."""
     with pytest.raises(BadInput, match="does not fit"):
-        Description.read({"spec": SPEC, name: "names.txt"}, place)
+        TargetSpec.read({"spec": SPEC, name: "names.txt"}, place)
 
 
 def test_usual_settings_are_not_said() -> None:
     target = load("zoo:fashion-lenet5")
-    said = {name: one.words(settings_of(target).get(name)) for name, one in SETTINGS.items()}
+    said = {name: one.words(target_settings(target).get(name)) for name, one in SETTINGS.items()}
     assert {name for name, words in said.items() if words} == {"size", "classes"}
 
 

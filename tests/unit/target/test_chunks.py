@@ -21,7 +21,7 @@ def test_the_size_of_a_part_by_hand() -> None:
     # 96 maps and 32 maps of 112x112 are 1,605,632 values; of 4 bytes, twice: 12,845,056 bytes; 2^28 hold 20 of them
     assert chunks.chunk([layer((96, 112, 112), (32, 112, 112)), layer((10,), (1280,))]) == 20
     assert chunks.chunk([layer((10,), (1280,))]) > 5000
-    assert chunks.chunk([layer((64, 2048, 2048), (3, 2048, 2048))]) == chunks.LEAST
+    assert chunks.chunk([layer((64, 2048, 2048), (3, 2048, 2048))]) == chunks.LEAST_INPUTS
 
 
 @given(n=st.integers(1, 500), most=st.integers(1, 60))
@@ -49,8 +49,8 @@ class Counting(nn.Module):
 
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Target:
-    monkeypatch.setattr(chunks, "LARGE", 100)
-    monkeypatch.setattr(chunks, "BUDGET", 7 * 4 * 2 * (4 * 8 * 8 + 3 * 10 * 10))  # seven inputs of 3x10x10
+    monkeypatch.setattr(chunks, "LARGE_BATCH", 100)
+    monkeypatch.setattr(chunks, "LAYER_BYTES", 7 * 4 * 2 * (4 * 8 * 8 + 3 * 10 * 10))  # seven inputs of 3x10x10
     torch.manual_seed(0)
     return Target(Counting().double().eval().float(), shape=(3, 10, 10))
 

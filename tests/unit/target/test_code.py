@@ -14,7 +14,7 @@ import pytest
 from neurotest.errors import BadInput
 from neurotest.target import load
 from neurotest.target.code import expecting, imported, ran
-from neurotest.target.description import Description
+from neurotest.target.spec import TargetSpec
 
 pytestmark = pytest.mark.plain
 
@@ -79,7 +79,7 @@ def test_a_helper_without_text_is_code_too(tmp_path: Path) -> None:
     (tmp_path / "with_helper.py").write_text(TEXT.format("import compiled_helper"))
     target = load(f"py:{tmp_path}/with_helper.py:build")
     assert imported((tmp_path / "with_helper.py").resolve()) == (tmp_path.resolve() / "compiled_helper.pyc",)
-    described = Description.of(target)
+    described = TargetSpec.of(target)
     (tmp_path / "compiled_helper.pyc").write_bytes(b"another")
     with pytest.raises(BadInput, match=r"compiled_helper\.pyc has changed"):
         described.open()
@@ -91,7 +91,7 @@ def test_the_hash_is_that_of_the_text_that_was_run(tmp_path: Path) -> None:
     before = hashlib.sha256(file.read_bytes()).hexdigest()
     target = load(f"py:{file}:build")
     file.write_text(TEXT.format("# edited while the command was at work"))
-    assert Description.of(target).code == before
+    assert TargetSpec.of(target).code == before
 
 
 def test_a_text_that_changes_between_the_look_and_the_run_is_not_run(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from neurotest.errors import BadInput
 from neurotest.target import extras, hf_config
-from neurotest.target.huggingface import picture_feeding
+from neurotest.target.huggingface import image_feeding
 from neurotest.target.load import load
 
 VIT: dict[str, Any] = {
@@ -102,7 +102,7 @@ def test_a_list_of_weights_that_names_no_file_is_refused(parts: Any, tmp_path: P
 @pytest.mark.parametrize("factor", [0, -1, 0.0, float("inf"), float("nan"), "0"])
 def test_a_factor_of_pictures_that_is_not_above_zero_is_refused(factor: Any, tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="rescale_factor="):
-        picture_feeding({"size": 8, "rescale_factor": factor}, tmp_path)
+        image_feeding({"size": 8, "rescale_factor": factor}, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_factor_of_pictures_that_is_not_above_zero_is_refused(factor: Any, tmp
 )  # fmt: skip
 def test_damaged_processors_are_a_sentence(processor: dict[str, Any], tmp_path: Path) -> None:
     with suppress(BadInput):
-        picture_feeding({"size": 8} | processor, tmp_path)
+        image_feeding({"size": 8} | processor, tmp_path)
 
 
 def test_offline_is_set_and_restored(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from neurotest.target import Target
-from neurotest.target.layout import channels_last, laid_channels_last, lies_channels_last
+from neurotest.target.speed import channels_last, laid_channels_last, lies_channels_last
 
 
 class Views(nn.Module):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import torch
 
-from neurotest.target.log_mel import LogMel, bank
+from neurotest.target.huggingface import LogMel, _mel_bank
 
 
 def mel(hertz: float) -> float:
@@ -55,7 +55,7 @@ def test_gradients_reach_the_samples() -> None:
 
 def test_gradients_after_a_pass_that_keeps_none() -> None:
     """What is kept between passes was made where no gradients are."""
-    bank.cache_clear()
+    _mel_bank.cache_clear()
     x = torch.rand(1, 800, generator=torch.Generator().manual_seed(0))
     features = LogMel(bands=8, length=4)
     with torch.inference_mode():

@@ -20,7 +20,7 @@ from neurotest.measure.context import Context
 from neurotest.scan import fit
 from neurotest.select import select
 from neurotest.target import Probe, Target, Want
-from neurotest.target.gradients import gradient, gradients
+from neurotest.target.failures import gradient, gradients
 
 pytestmark = pytest.mark.plain
 

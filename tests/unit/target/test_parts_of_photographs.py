@@ -38,7 +38,7 @@ def pictures(count: int = 30) -> np.ndarray:
 def test_parts_of_a_graph_by_hand() -> None:
     layers = target().survey().everything
     values = sum(math.prod(layer.shape) for layer in layers)
-    assert chunks.graph(layers) == chunks.GRAPH // (8 * values)
+    assert chunks.graph(layers) == chunks.GRAPH_BYTES // (8 * values)
 
 
 def test_gradients_in_parts_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,9 +46,9 @@ def test_gradients_in_parts_are_those_of_the_whole(monkeypatch: pytest.MonkeyPat
     u, y = torch.rand(20, 3, 10, 10, dtype=torch.float64).float(), torch.arange(20) % 5
     with Engine(ours) as whole:
         expected = whole.gradient(u, y)
-    monkeypatch.setattr(chunks, "LARGE", 0)
+    monkeypatch.setattr(chunks, "LARGE_BATCH", 0)
     values = sum(math.prod(layer.shape) for layer in ours.survey().everything)
-    monkeypatch.setattr(chunks, "GRAPH", 8 * values * 3)
+    monkeypatch.setattr(chunks, "GRAPH_BYTES", 8 * values * 3)
     assert ours.graph(u) == 3
     with Engine(ours) as parts:
         assert torch.allclose(parts.gradient(u, y, first=True), expected, atol=1e-6)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from neurotest.target import Probe, Target, Want
-from neurotest.target.pointwise import mean_from_input
+from neurotest.target.layers import mean_from_input
 
 pytestmark = pytest.mark.by_hand
 

@@ -17,8 +17,8 @@ import neurotest
 from neurotest.errors import BadInput
 from neurotest.oracles import Differential, Regression, Roots, build_oracles, predicted
 from neurotest.target import Target
-from neurotest.target.description import Description
 from neurotest.target.outputs import Bins
+from neurotest.target.spec import TargetSpec
 
 pytestmark = pytest.mark.by_hand
 
@@ -105,8 +105,8 @@ def test_a_description_is_stored_and_opened_again(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import torch\nfrom torch import nn\ndef build():\n    torch.manual_seed(0)\n"
                                       "    return nn.Sequential(nn.Flatten(), nn.Linear(36, 1))\n")  # fmt: skip
     first = neurotest.load(f"py:{tmp_path / 'mine.py'}:build", outputs="regression", span=SPAN, bins=10, size="1x6x6")
-    stored = Description.read(
-        {k: list(v) if isinstance(v, tuple) else v for k, v in Description.of(first).plain().items()}, tmp_path
+    stored = TargetSpec.read(
+        {k: list(v) if isinstance(v, tuple) else v for k, v in TargetSpec.of(first).plain().items()}, tmp_path
     )
     again = stored.open()
     assert again.bins == Bins(-1.0, 1.0, 10)
@@ -272,12 +272,12 @@ def test_a_tolerance_is_stored_and_opened_again(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import torch\nfrom torch import nn\ndef build():\n    torch.manual_seed(0)\n"
                                       "    return nn.Sequential(nn.Flatten(), nn.Linear(36, 1))\n")  # fmt: skip
     first = neurotest.load(f"py:{tmp_path / 'mine.py'}:build", outputs="regression", span=SPAN, size="1x6x6", tolerance="5%")
-    stored = Description.of(first).plain()
+    stored = TargetSpec.of(first).plain()
     assert stored["tolerance"] == pytest.approx(0.1)
-    again = Description.read({k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}, tmp_path).open()
+    again = TargetSpec.read({k: list(v) if isinstance(v, tuple) else v for k, v in stored.items()}, tmp_path).open()
     assert again.tolerance == pytest.approx(0.1)
     with pytest.raises(BadInput, match="damaged"):
-        Description.read({**stored, "span": [-1.0, 1.0], "tolerance": "many"}, tmp_path)
+        TargetSpec.read({**stored, "span": [-1.0, 1.0], "tolerance": "many"}, tmp_path)
     assert neurotest.load(first, tolerance=0.4).tolerance == 0.4
     assert neurotest.load(first, bins=10).tolerance == pytest.approx(0.1)
 

@@ -13,7 +13,7 @@ import neurotest
 from neurotest.errors import BadInput
 from neurotest.scan import remarks, rounding
 from neurotest.target import Probe, Target, Want, speed
-from neurotest.target.description import Description
+from neurotest.target.spec import TargetSpec
 
 
 def network() -> nn.Module:
@@ -35,7 +35,7 @@ def target(**options: Any) -> Target:
 @pytest.fixture
 def processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the processor had bfloat16: it runs anywhere, only slower."""
-    monkeypatch.setattr(speed, "has_bfloat16", lambda device: True)
+    monkeypatch.setattr(speed, "_has_bfloat16", lambda device: True)
 
 
 def test_channels_last_answers_alike() -> None:
@@ -80,7 +80,7 @@ def test_the_share_of_changed_predictions_is_said(processor: None) -> None:
 
 
 def test_both_are_stored_with_a_run(processor: None) -> None:
-    stored = Description.of(target(precision="bfloat16", layout="channels_last")).plain()
+    stored = TargetSpec.of(target(precision="bfloat16", layout="channels_last")).plain()
     assert stored["precision"] == "bfloat16"
     assert stored["layout"] == "channels_last"
     assert target(precision="bfloat16").fingerprint != target().fingerprint
@@ -88,7 +88,7 @@ def test_both_are_stored_with_a_run(processor: None) -> None:
 
 
 def test_a_processor_without_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "has_bfloat16", lambda device: False)
+    monkeypatch.setattr(speed, "_has_bfloat16", lambda device: False)
     with pytest.raises(BadInput, match=r"this processor \(cpu\) has no instructions for it"):
         target(precision="bfloat16")
 

@@ -8,9 +8,8 @@ from torch import nn
 
 from neurotest import zoo
 from neurotest.target import Target
-from neurotest.zoo import architectures, voices
+from neurotest.zoo import architectures, audio
 from neurotest.zoo.architectures import Normalise
-from neurotest.zoo.steering import STEERING
 
 pytestmark = pytest.mark.by_hand
 
@@ -83,15 +82,14 @@ def test_normalisation_by_hand() -> None:
 
 def test_every_recipe_has_an_architecture_and_a_data_set() -> None:
     for subject in zoo.catalogue():
-        known = subject.architecture in {**architectures.BUILD, **STEERING}
-        assert known or (subject.family, subject.architecture) in voices.HEARING
+        assert subject.architecture in {**architectures.BUILD, **audio.HEARING}
         assert subject.family in architectures.PIXELS or subject.rate is not None or subject.span is not None
         assert len(subject.classes) == (0 if subject.span is not None else 60 if subject.family == "speakers" else 10)
         assert "epoch" in subject.recipe.describe()
 
 
 @pytest.mark.parametrize("subject", [s for s in zoo.catalogue() if s.embedded], ids=lambda s: s.name)
-def test_embedded_weights_are_small_and_say_what_they_are(subject: zoo.Subject) -> None:
+def test_embedded_weights_are_small_and_say_what_they_are(subject: zoo.ZooNetwork) -> None:
     file = subject.weights
     assert file is not None
     assert file.stat().st_size < 3_000_000

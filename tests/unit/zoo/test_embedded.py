@@ -22,7 +22,7 @@ SPLITS = [(name, split) for name, splits in embedded.PARTS.items() for split in 
 CARDS = Path(__file__).parents[3] / "docs" / "data"
 
 
-def needed(name: str, split: str) -> embedded.Part:
+def needed(name: str, split: str) -> embedded.Split:
     part = embedded.PARTS[name][split]
     if not all(zoo.packaged(f"data/{file}") for file in part.files):
         pytest.skip(f"the embedded {name} {split} set was deleted from this installation")
@@ -39,7 +39,7 @@ def path(file: str) -> Path:
 def test_content_is_what_was_pinned(name: str, split: str) -> None:
     part = needed(name, split)
     x, y, classes = embedded.load(name, split)
-    assert x.shape == (part.count, *embedded.shape(name))
+    assert x.shape == (part.count, *embedded.family(name).shape)
     assert x.dtype == np.uint8
     assert y.shape == (part.count,)
     assert y.dtype == np.int64
@@ -72,7 +72,7 @@ def test_it_equals_the_complete_set(name: str, split: str) -> None:
 @pytest.mark.parametrize(("name", "split"), SPLITS)
 def test_files_are_small_quick_and_on_their_card(name: str, split: str) -> None:
     part = needed(name, split)
-    image, calls, paths = embedded.shape(name), 0, [path(file) for file in part.files]
+    image, calls, paths = embedded.family(name).shape, 0, [path(file) for file in part.files]
 
     def count(*_: object) -> None:
         nonlocal calls
@@ -138,7 +138,7 @@ def test_several_files_are_joined_in_order(tmp_path: Path, monkeypatch: pytest.M
     for number, part in enumerate((slice(0, 2), slice(2, 4))):
         (tmp_path / "data" / f"{number}.xz").write_bytes(embedded.pack(x[part], y[part]))
     monkeypatch.setattr(zoo, "folders", lambda: (tmp_path,))
-    monkeypatch.setitem(embedded.PARTS, "mnist", {"test": embedded.Part(4, ("0.xz", "1.xz"), embedded.digest(x, y))})
+    monkeypatch.setitem(embedded.PARTS, "mnist", {"test": embedded.Split(4, ("0.xz", "1.xz"), embedded.digest(x, y))})
     pixels, labels, _ = embedded.load("mnist", "test")
     assert np.array_equal(pixels[:, 0], x)
     assert labels.tolist() == [0, 1, 2, 3]

@@ -9,7 +9,7 @@ import neurotest
 from neurotest.target import Target
 from neurotest.train import mean_error
 from neurotest.zoo import find, lanes
-from neurotest.zoo.steering import dave2
+from neurotest.zoo.architectures import build
 
 
 def test_pictures_are_the_same_every_time_and_a_slice_is_a_part() -> None:
@@ -33,7 +33,7 @@ def test_a_road_that_bends_to_the_right_leaves_the_picture_on_the_right() -> Non
         ("offset", 0.0), ("heading", 0.0), ("horizon", 8.0), ("half", 18.0), ("sky", 0.9), ("grass", 0.8), ("road", 0.0),
         ("paint", 0.0), ("shadow", -1.0), ("grain", 0.0),
     )}  # fmt: skip
-    x = lanes._picture(scene._replace(**plain), random)[:, 0] < 100
+    x = lanes._image(scene._replace(**plain), random)[:, 0] < 100
     row = 16
     near = (row + 0.5 - 8) / (32 - 8)
     expected = 24 + 6 * scene.bend[:, 0, 0] * (1 - near) ** 2 / near
@@ -52,12 +52,16 @@ def test_the_small_networks_are_much_better_than_the_mean() -> None:
 
 
 def test_dave2_has_the_neurons_of_the_coverage_study() -> None:
-    layers = Target(dave2().eval(), shape=(3, 100, 100), outputs="regression", span=(-20, 20)).survey().find("pre_activation")
+    layers = (
+        Target(build("driving", "dave2").eval(), shape=(3, 100, 100), outputs="regression", span=(-20, 20))
+        .survey()
+        .find("pre_activation")
+    )
     assert sum(layer.neurons("unit") for layer in layers) == 82_669
 
 
 def test_a_mirrored_road_has_the_opposite_bend() -> None:
-    from neurotest.train.images import augment
+    from neurotest.train.loop import augment
     from neurotest.zoo.recipes import Recipe
 
     x = torch.arange(12, dtype=torch.uint8).view(4, 1, 1, 3)

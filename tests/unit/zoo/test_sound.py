@@ -10,7 +10,7 @@ import torch
 from numpy.testing import assert_allclose
 from scipy import signal
 
-from neurotest import sounds, zoo
+from neurotest import audio, zoo
 from neurotest.data import data
 from neurotest.target.load import load
 from neurotest.zoo import speech
@@ -54,7 +54,7 @@ def test_log_mel_against_numpy_and_a_plain_loop() -> None:
     count = (300 - 64) // 20 + 1
     assert ours.shape == (2, 1, 6, count)
     assert torch.equal(front(x[:, 0]), ours)
-    bank = sounds.mel_bank(8000, 64, 6, 60.0)
+    bank = audio.mel_bank(8000, 64, 6, 60.0)
     for n in range(2):
         for frame in range(count):
             part = x[n, 0, 20 * frame : 20 * frame + 64].double().numpy()
@@ -76,7 +76,7 @@ def test_the_front_end_against_scipy() -> None:
         x[0].double().numpy(), 8000, "hann", 256, 256 - 80, boundary=None, padded=False, scaling="spectrum"
     )  # divided by the sum of the window, 128; ours by 64
     power = np.abs(theirs) ** 2 * 4
-    decibels = 10 * np.log10(sounds.mel_bank(8000, 256, 32, 60.0) @ power + 1e-8)
+    decibels = 10 * np.log10(audio.mel_bank(8000, 256, 32, 60.0) @ power + 1e-8)
     assert_allclose(front(x)[0, 0].double().numpy(), (decibels + 50) / 20, atol=1e-3)
 
 

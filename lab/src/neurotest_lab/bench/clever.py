@@ -12,7 +12,7 @@ from neurotest.evaluate.clever import AT_ONCE, Clever
 from neurotest.evaluate.leads import Leads
 from neurotest.generate.gradient.toolbox import installed
 from neurotest.target import Target
-from neurotest.target.layout import channels_last
+from neurotest.target.speed import channels_last
 from neurotest_lab.bench.ratio import Job, Pair, subject_of
 
 SUBJECTS = ("mnist-lenet5",)

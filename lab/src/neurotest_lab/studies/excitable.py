@@ -11,8 +11,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.attribute.shapley import mask_gradient
+from neurotest.attribute.shapley.estimate import permutation
 from neurotest.attribute.shapley.game import Game
-from neurotest.attribute.shapley.permutation import permutation
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Settings
 from neurotest.mutate.space import from_unit

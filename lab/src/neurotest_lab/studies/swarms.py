@@ -15,11 +15,11 @@ from neurotest import registry, zoo
 from neurotest.data.source import Source
 from neurotest.files import one_at_a_time
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
+from neurotest.images import Preprocess
 from neurotest.levels import EIGHT, SIXTEEN, Levels
 from neurotest.mutate.space import from_unit
-from neurotest.pictures import Preprocess
 from neurotest.target import Target
-from neurotest.target.gradients import gradient
+from neurotest.target.failures import gradient
 from neurotest.train.subjects import train_faulty
 from neurotest.zoo import faulty
 from neurotest_lab.studies.frame import Row

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from neurotest.audio import read_wav
 from neurotest.generate.swarm import Hit
-from neurotest.sounds import read_wav
 from neurotest_lab.studies import excitable, suites
 from neurotest_lab.studies.speaker import cells, published, subjects, tables
 from neurotest_lab.studies.speaker.study import LARGE, SMALL, SpeakerStudy

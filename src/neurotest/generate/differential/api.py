@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import registry
+from neurotest.audio import is_audio
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
@@ -34,7 +35,6 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
-from neurotest.sounds import is_sound
 from neurotest.target import Target
 
 BATCH = 64
@@ -163,7 +163,7 @@ class _Diff(Batches[DiffResult]):
         first = next((target for target in targets if target.shape is not None), targets[0])
         source = open_data(first, seeds, limit=settings["limit"])
         check_targets(targets, method, source)
-        method.check(source.shape, sound=is_sound(source.dtype, source.shape))
+        method.check(source.shape, sound=is_audio(source.dtype, source.shape))
         for target in targets:
             target.survey().find(method.layers)  # a missing layer is refused before a run is made
         chosen, disagreed = agreeing(targets, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])

@@ -18,7 +18,7 @@ from neurotest.generate.swarm.fitness import Margin
 from neurotest.generate.swarm.measure import Problem
 from neurotest.generate.swarm.settings import Settings
 from neurotest.mutate.space import from_unit
-from neurotest.target.gradients import gradient
+from neurotest.target.failures import gradient
 
 STEPS = 10  # of the gradient control, a quarter of the radius each
 NAMES = {

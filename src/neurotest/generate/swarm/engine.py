@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import NOMINAL, is_audio
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.chords import Chords, Reach
@@ -21,7 +22,6 @@ from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
 from neurotest.generate.swarm.tones import Tones
 from neurotest.levels import SIXTEEN
-from neurotest.sounds import NOMINAL, is_sound
 from neurotest.target import Target
 
 
@@ -220,7 +220,7 @@ class Swarm:
 
     def _on_sphere_of_sound(self) -> bool:
         """Whether the change can be made of tones: sound, in a ball that is a sphere."""
-        sound = self.ball.levels is SIXTEEN and is_sound(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        sound = self.ball.levels is SIXTEEN and is_audio(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
         if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
             raise BadInput(
                 "unsuitable",

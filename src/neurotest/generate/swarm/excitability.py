@@ -7,9 +7,8 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from neurotest.attribute.shapley.game import Game, Players, hidden_layers
-from neurotest.attribute.shapley.gradient import MaskGradient
-from neurotest.attribute.shapley.permutation import permutation
+from neurotest.attribute.shapley.estimate import permutation
+from neurotest.attribute.shapley.game import Game, MaskGradient, Players, hidden_layers
 from neurotest.checks import Settings, number, setting
 from neurotest.devices import widest
 from neurotest.errors import BadInput
@@ -17,7 +16,7 @@ from neurotest.generate.swarm.measure import Measure, Problem, odds
 from neurotest.mutate.space import from_unit
 from neurotest.registry import register
 from neurotest.target import Probe, Want
-from neurotest.target.gradients import gradients
+from neurotest.target.failures import gradients
 
 ZERO_GRADIENT = (
     "the loss of the target does not change with its hidden neurons (every gradient towards them is zero): excitability cannot "

@@ -20,7 +20,7 @@ from neurotest.scan import batches
 from neurotest.select.adaptive.learner import corrected_head
 from neurotest.select.adaptive.outputs import Outputs
 from neurotest.target import Probe, Target, Want
-from neurotest.train import Place, Report
+from neurotest.train import Checkpoint, Report
 from neurotest.zoo.recipes import Recipe
 
 WANT = Want(layers="last_hidden", neuron="unit", inputs=True)
@@ -48,7 +48,7 @@ class Head(Protocol):
     def ingredients(self, plan: Plan, seed: int) -> Ingredients:
         return Ingredients(base=plan.base, new=plan.learn.inputs)
 
-    def repair(self, plan: Plan, seed: int, *, checkpoint: Place | None = None, report: Report | None = None) -> Repaired:
+    def repair(self, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None) -> Repaired:
         own = self.ingredients(plan, seed)
         everything = joined(own.new, own.base)
         assert everything is not None

@@ -14,6 +14,7 @@ import numpy as np
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
@@ -25,9 +26,8 @@ from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
-from neurotest.sounds import is_sound
 from neurotest.target import Probe, Target
-from neurotest.target.layout import channels_last, laid_channels_last
+from neurotest.target.speed import channels_last, laid_channels_last
 
 MOST = 5000  # training images
 FORMAT = 2  # of a bank in the cache
@@ -40,7 +40,7 @@ HEARD: tuple[Mutations | None, ...] = (None, *(AudioMutations(decay=decay) for d
 
 def copies_of(source: Source) -> tuple[Mutations | None, ...] | None:
     """How its inputs are changed; None for what is neither a picture nor a sound."""
-    if is_sound(source.dtype, source.shape):
+    if is_audio(source.dtype, source.shape):
         return HEARD
     return COPIES if len(source.shape) == 3 and source.shape[0] in (1, 3) else None
 

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.ndimage import binary_dilation
 
+from neurotest.audio import is_audio, spectrogram
 from neurotest.runs.folder import Folder, own
 from neurotest.semantics.describe.material import Material
 from neurotest.semantics.descriptions import SHEETS, Descriptions
 from neurotest.semantics.exemplars import plane_of, regions
-from neurotest.sounds import is_sound, picture
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -44,7 +44,7 @@ class Sheet:
 
 def write_sheets(folder: Folder, material: Material, table: Descriptions) -> list[Sheet]:
     """Write every layer's pictures into a run's folder; of sound, spectrograms; nothing for other inputs."""
-    if len(material.shape) != 3 and not is_sound(material.source.dtype, material.source.shape):
+    if len(material.shape) != 3 and not is_audio(material.source.dtype, material.source.shape):
         return []
     sheets = []
     # Photographs, which are shrunk, would take hundreds of megabytes as PNG; of small images every pixel counts.
@@ -98,8 +98,8 @@ def _shown(x: NDArray[Any], bounds: tuple[float, float], every: int) -> NDArray[
 
     What is neither grey nor RGB is shown as the mean of its channels.
     """
-    if is_sound(x.dtype, x.shape[1:]):
-        return np.stack([picture(one) for one in x]).astype(np.float64)[..., ::every, ::every]
+    if is_audio(x.dtype, x.shape[1:]):
+        return np.stack([spectrogram(one) for one in x]).astype(np.float64)[..., ::every, ::every]
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
     seen = np.clip((x[..., ::every, ::every].astype(np.float64) - low) / (high - low), 0, 1) * 255
     return seen if x.shape[1] == 3 else np.repeat(seen.mean(axis=1, keepdims=True), 3, axis=1)

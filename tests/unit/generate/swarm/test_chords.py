@@ -12,8 +12,8 @@ from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem
 from neurotest.generate.swarm.chords import LOUD, MOST, SHARES, STEPS, Chords, Reach, _groups
 from neurotest.generate.swarm.lattice import surrounded
+from neurotest.images import Preprocess
 from neurotest.levels import SIXTEEN
-from neurotest.pictures import Preprocess
 from neurotest.target import Target
 from neurotest.zoo.audio import LogMel
 

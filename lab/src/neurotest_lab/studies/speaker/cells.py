@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest import sounds, zoo
+from neurotest import audio, zoo
 from neurotest.evaluate.verification import verify
 from neurotest.generate.swarm import Hit, Settings, Trajectory, controls
 from neurotest.generate.swarm.measure import Problem
@@ -154,13 +154,13 @@ def examples(name: str, draw: int, n: int) -> Row:
     on = subject(name, draw, n)
     trajectory = search(on, "excitability", Settings(norm="snr", radius=BELOW, evaluations=EVALUATIONS, seed=draw))
     classes = zoo.find(name).classes
-    rate = zoo.find(name).rate or sounds.NOMINAL
+    rate = zoo.find(name).rate or audio.NOMINAL
     rows = []
     for hit in trajectory.hits[:EXAMPLES]:
         seed, result = (SIXTEEN.stored(x) for x in (on.x[hit.row], hit.x))
         row: Row = {"said": classes[int(on.y[hit.row])], "heard": classes[hit.predicted], "evaluations": hit.spent}
-        pictures = {"seed": sounds.picture(seed, rate), "change": sounds.difference(result, seed, rate),
-                    "result": sounds.picture(result, rate)}  # fmt: skip
+        pictures = {"seed": audio.spectrogram(seed, rate), "change": audio.difference(result, seed, rate),
+                    "result": audio.spectrogram(result, rate)}  # fmt: skip
         row |= {f"{what} png": png(np.ascontiguousarray(x.transpose(1, 2, 0))) for what, x in pictures.items()}
         row |= {f"{what} wav": _wav(x, rate) for what, x in (("seed", seed), ("result", result))}
         rows.append(row)
@@ -168,4 +168,4 @@ def examples(name: str, draw: int, n: int) -> Row:
 
 
 def _wav(x: np.ndarray, rate: int) -> str:
-    return base64.b64encode(sounds.wav(x, rate)).decode()
+    return base64.b64encode(audio.wav(x, rate)).decode()

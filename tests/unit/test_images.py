@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from neurotest.data import data
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess, Unusable, pixels
+from neurotest.images import Preprocess, Unusable, pixels
 
 PLAIN = Preprocess()
 

@@ -15,7 +15,7 @@ from numpy.testing import assert_allclose
 from scipy import signal
 from scipy.io import wavfile
 
-from neurotest import sounds
+from neurotest import audio
 
 
 def noise(count: int, seed: int = 0) -> np.ndarray:
@@ -25,11 +25,11 @@ def noise(count: int, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("shape", [(100,), (1, 101)])
 def test_others_read_what_we_write(shape: tuple[int, ...]) -> None:
     x = noise(math.prod(shape)).reshape(shape)
-    content = sounds.wav(x, 11025)
+    content = audio.wav(x, 11025)
     with wave.open(io.BytesIO(content)) as file:
         assert (file.getnchannels(), file.getsampwidth(), file.getframerate(), file.getnframes()) == (1, 2, 11025, x.size)
         assert (np.frombuffer(file.readframes(x.size), "<i2") == x.reshape(-1)).all()
-    rate, theirs = wavfile.read(io.BytesIO(sounds.wav(x.reshape(1, -1), 11025)))
+    rate, theirs = wavfile.read(io.BytesIO(audio.wav(x.reshape(1, -1), 11025)))
     assert rate == 11025
     assert (theirs == x.reshape(-1)).all()
 
@@ -39,7 +39,7 @@ def test_others_read_what_we_write(shape: tuple[int, ...]) -> None:
 def test_sounds_read_back_exactly(count: int, axis: bool, rate: int, seed: int) -> None:
     x = noise(count, seed)
     x = x[None] if axis else x
-    back, again = sounds.read_wav(sounds.wav(x, rate))
+    back, again = audio.read_wav(audio.wav(x, rate))
     assert back.shape == x.shape
     assert back.dtype == np.int16
     assert (back == x).all()
@@ -47,17 +47,17 @@ def test_sounds_read_back_exactly(count: int, axis: bool, rate: int, seed: int) 
 
 
 def test_what_is_no_file_of_ours_is_refused() -> None:
-    good = sounds.wav(noise(10)[None], 8000)
+    good = audio.wav(noise(10)[None], 8000)
     stereo = good[:22] + struct.pack("<H", 2) + good[24:]
     slow = good[:24] + struct.pack("<II", 3, 6) + good[32:]
     for content in (b"", good[:40], good[:-1], good + b"xx", b"RIFX" + good[4:], stereo, slow):
         with pytest.raises(ValueError):
-            sounds.read_wav(content)
+            audio.read_wav(content)
 
 
 def test_bands_of_the_mel_scale_by_hand() -> None:
     # 1000 Hz is 1000 mel to within a part in 10,000; two bands up to there have edges at 0, 1/3, 2/3 and 1 of 1000 mel.
-    bank = sounds.mel_bank(2000, 400, 2)
+    bank = audio.mel_bank(2000, 400, 2)
     edges = [700 * (10 ** (1000.0 * k / 3 / 2595) - 1) for k in range(4)]
     for band in range(2):
         low, middle, high = edges[band : band + 3]
@@ -69,7 +69,7 @@ def test_bands_of_the_mel_scale_by_hand() -> None:
 
 def test_loudness_against_scipy_and_a_plain_loop() -> None:
     x, window, hop = noise(2000, 3)[None] // 4, 256, 64
-    ours = sounds.decibels(x, 8000, window=window, hop=hop, bands=20)
+    ours = audio.decibels(x, 8000, window=window, hop=hop, bands=20)
     samples = x[0] / 32768
     plan = signal.ShortTimeFFT(
         signal.windows.hann(window, sym=False), hop, 8000, fft_mode="onesided", scale_to=None, phase_shift=None
@@ -77,7 +77,7 @@ def test_loudness_against_scipy_and_a_plain_loop() -> None:
     slices = np.arange(0, len(samples) - window + 1, hop)
     theirs = np.stack([plan.win * samples[at : at + window] for at in slices])
     spectra = np.abs(np.fft.rfft(theirs)) ** 2 / 64**2
-    bank = sounds.mel_bank(8000, window, 20)
+    bank = audio.mel_bank(8000, window, 20)
     for frame in range(len(slices)):
         for band in range(20):
             power = sum(spectra[frame, k] * bank[band, k] for k in range(window // 2 + 1))
@@ -87,14 +87,14 @@ def test_loudness_against_scipy_and_a_plain_loop() -> None:
 def test_a_tone_stands_where_it_sounds() -> None:
     t = np.arange(8000) / 16000
     x = (8000 * np.sin(2 * np.pi * 1000 * t)).astype(np.int16)[None]
-    shown = sounds.picture(x, 16000)
-    assert shown.shape[:2] == (3, sounds.BANDS)
+    shown = audio.spectrogram(x, 16000)
+    assert shown.shape[:2] == (3, audio.BANDS)
     assert shown.dtype == np.uint8
     row = int(shown.sum(axis=0).mean(axis=1).argmax())
-    edges = np.linspace(0, 2595 * math.log10(1 + 8000 / 700), sounds.BANDS + 2)
-    assert abs((sounds.BANDS - 1 - row) - int(np.abs(edges[1:-1] - 1000).argmin())) <= 1
+    edges = np.linspace(0, 2595 * math.log10(1 + 8000 / 700), audio.BANDS + 2)
+    assert abs((audio.BANDS - 1 - row) - int(np.abs(edges[1:-1] - 1000).argmin())) <= 1
 
 
 def test_long_and_silent_sounds_have_pictures_too() -> None:
-    assert sounds.picture(np.zeros((1, 10), np.int16)).shape[0] == 3
-    assert sounds.picture(noise(200_000)).shape[2] <= sounds.WIDEST + 1
+    assert audio.spectrogram(np.zeros((1, 10), np.int16)).shape[0] == 3
+    assert audio.spectrogram(noise(200_000)).shape[2] <= audio.WIDEST + 1

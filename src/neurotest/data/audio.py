@@ -14,23 +14,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.data.decoded import decode_all, refuse
-from neurotest.data.listing import File, Kind, find
+from neurotest.audio import RATES, SUFFIXES
+from neurotest.data.listing import File, Kind, decode_all, find, refuse
 from neurotest.data.source import Array, Skipped, Source, Wanted, shape_text
 from neurotest.errors import BadInput
-from neurotest.pictures import Unusable
+from neurotest.images import Unusable
 from neurotest.reading import reason
-from neurotest.sounds import RATES, SUFFIXES
 
 KIND = Kind(
-    prefix="wav", things="sounds", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
+    prefix="wav", things="audio files", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
     others=(".mp3", ".m4a", ".aac", ".opus", ".aif", ".aiff", ".wma", ".au"),
 )  # fmt: skip
 LONGEST = 60  # seconds of one input
 MAX_FILE = 64 << 20
 CHANNELS = 16
 LARGE = 4_000_000  # samples
-CLIPPED = 0.001  # share of samples at full scale above which a sound counts as clipped
+CLIPPED = 0.001  # share of samples at full scale above which a clip counts as clipped
 EXACT = ("PCM_16", "PCM_U8", "PCM_S8")  # sixteen bits hold these as they are
 
 
@@ -38,14 +37,14 @@ Held = bytes | tuple[NDArray[Any], int]  # what a file holds, or (frames, channe
 
 
 @dataclass(frozen=True)
-class Clip(File):
-    """A sound on disk, or one that a program holds, and what its header says."""
+class AudioFile(File):
+    """An audio clip on disk, or one that a program holds, and what its header says."""
 
     frames: int = 0
     rate: int = 0
     channels: int = 1
     subtype: str = ""
-    held: Callable[[], Held] | None = None  # gives the sound, where it is no file
+    held: Callable[[], Held] | None = None  # gives the clip, where it is no file
 
     def length(self, rate: int) -> int:
         """Samples at another rate."""
@@ -53,19 +52,18 @@ class Clip(File):
 
 
 @registry.register(
-    "data source", "wav", paper="", cost="every sound is decoded once to check it; up to 1 GiB of samples stay in memory"
+    "data source", "wav", paper="", cost="every clip is decoded once to check it; up to 1 GiB of samples stay in memory"
 )
-def open_sounds(rest: str, wanted: Wanted) -> Source:
+def _open_folder(rest: str, wanted: Wanted) -> Source:
     """WAV, FLAC and Ogg files: `wav:FOLDER`, one sub-folder per class in the order of their names, or flat and unlabelled;
     `wav:FOLDER#LABELS.csv` with labels from a table of file names. One channel, 16 bits, at the rate the target takes."""
     _soundfile()
     skipped: list[Skipped] = []
-    files, classes, warned = find(KIND, rest, skipped)
-    about: dict[str, Any] = {"spec": f"wav:{rest}", "classes": classes, "notes": {"warnings": warned} if warned else {}}
-    return open_clips([Clip(**vars(file)) for file in files], wanted, skipped, about)
+    files, about = find(KIND, rest, skipped)
+    return open_audio([AudioFile(**vars(file)) for file in files], wanted, skipped, about)
 
 
-def open_clips(listed: Sequence[Clip], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
+def open_audio(listed: Sequence[AudioFile], wanted: Wanted, skipped: list[Skipped], about: dict[str, Any]) -> Source:
     """Sounds as inputs of one length and rate; `about` is what the source is called and knows beside them."""
     what = about["spec"] or "the data"
     clips = list(_with_headers(listed, skipped))
@@ -83,30 +81,29 @@ def _soundfile() -> Any:
     try:
         import soundfile
     except (ImportError, OSError) as error:
-        raise BadInput(
-            "not-installed", "soundfile", f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'."
-        ) from None
+        message = f"wav: needs soundfile ({reason(error)}): pip install 'neurotest[audio]'."
+        raise BadInput("not-installed", "soundfile", message) from None
     return soundfile
 
 
-def _with_headers(clips: Sequence[Clip], skipped: list[Skipped]) -> Iterator[Clip]:
+def _with_headers(clips: Sequence[AudioFile], skipped: list[Skipped]) -> Iterator[AudioFile]:
     """The files with what their headers say; nothing is decoded, so a file that would not fit into memory does no harm."""
     for clip in clips:
         try:
             clip = _with_header(clip)
         except (RuntimeError, OSError, ValueError) as error:  # soundfile's own are of the first kind
-            skipped.append(Skipped(clip.name, f"no readable sound: {_reason(error)}"))
+            skipped.append(Skipped(clip.name, f"no readable audio: {_reason(error)}"))
             continue
         if not RATES[0] <= clip.rate <= RATES[1] or not 1 <= clip.channels <= CHANNELS or clip.frames < 1:
             form = f"{clip.frames} samples of {clip.channels} channels at {clip.rate} a second"
-            skipped.append(Skipped(clip.name, f"{form}: no sound that is read here"))
+            skipped.append(Skipped(clip.name, f"{form}: no audio that is read here"))
         elif clip.frames > LONGEST * clip.rate:
             raise _long(clip, f"{clip.frames / clip.rate:,.0f} seconds at {clip.rate} samples a second")
         else:
             yield clip
 
 
-def _with_header(clip: Clip) -> Clip:
+def _with_header(clip: AudioFile) -> AudioFile:
     held = None if clip.held is None else clip.held()
     if isinstance(held, tuple):
         values, rate = held
@@ -118,7 +115,7 @@ def _with_header(clip: Clip) -> Clip:
     return replace(clip, frames=info.frames, rate=info.samplerate, channels=info.channels, subtype=info.subtype)
 
 
-def _long(clip: Clip, size: str) -> BadInput:
+def _long(clip: AudioFile, size: str) -> BadInput:
     cut = "ffmpeg -i FILE -f segment -segment_time 1 PARTS/%05d.wav"
     return BadInput(
         "too-large",
@@ -133,43 +130,39 @@ def _reason(error: Exception) -> str:
     return reason(error).rpartition(": ")[2] or "damaged"
 
 
-def _rate(clips: Sequence[Clip], wanted: Wanted, what: str) -> int:
+def _rate(clips: Sequence[AudioFile], wanted: Wanted, what: str) -> int:
     """What the target takes; where nobody says, that of the files, if it is one."""
     if wanted.preprocess.rate is not None:
         return wanted.preprocess.rate
     rates = Counter(clip.rate for clip in clips).most_common()
     if len(rates) > 1:
         counted = ", ".join(f"{count} at {rate}" for rate, count in rates[:4])
-        raise BadInput(
-            "ambiguous",
-            "rate",
-            f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000.",
-        )
+        message = f"{what}: files of several rates ({counted} samples a second): say what the network takes, --rate 16000."
+        raise BadInput("ambiguous", "rate", message)
     return rates[0][0] if rates else RATES[0]
 
 
-def _shape(clips: Sequence[Clip], wanted: Wanted, rate: int, what: str) -> tuple[int, ...]:
+def _shape(clips: Sequence[AudioFile], wanted: Wanted, rate: int, what: str) -> tuple[int, ...]:
     """What the target expects; without one, (1, the most common length)."""
     shape, preprocess = wanted.shape, wanted.preprocess
     if preprocess.resize is not None or preprocess.grey:
         option = "--resize" if preprocess.resize is not None else "--grey"
-        raise BadInput("conflict", option, f"{what}: {option} is for pictures; sounds have --rate and --crop centre.")
+        raise BadInput("conflict", option, f"{what}: {option} is for images; audio has --rate and --crop centre.")
     if shape is None:
         lengths = Counter(clip.length(rate) for clip in clips).most_common(1)
         return (1, lengths[0][0] if lengths else 1)
     if len(shape) > 2 or (len(shape) == 2 and shape[0] != 1):
-        raise BadInput(
-            "unsuitable",
-            "shape",
-            f"{what} gives sounds (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
-            "with the spectrogram computed inside the network.",
+        message = (
+            f"{what} gives audio (1, samples) or (samples,), the target expects {shape_text(shape)}: let it take the waveform, "
+            "with the spectrogram computed inside the network."
         )
+        raise BadInput("unsuitable", "shape", message)
     return tuple(shape)
 
 
 def _of_length(
-    clips: Sequence[Clip], samples: int, rate: int, wanted: Wanted, skipped: list[Skipped], notes: dict[str, Any]
-) -> list[Clip]:
+    clips: Sequence[AudioFile], samples: int, rate: int, wanted: Wanted, skipped: list[Skipped], notes: dict[str, Any]
+) -> list[AudioFile]:
     """Those that fit. Longer ones are left out and named, unless their middle is wanted."""
     long = [clip for clip in clips if clip.length(rate) > samples]
     short = sum(clip.length(rate) < samples for clip in clips)
@@ -192,14 +185,14 @@ def _of_length(
 class _Decoder:
     """Sounds of one length and rate; what an object of the user hands out is asked for one by one."""
 
-    dtype, things = np.dtype(np.int16), "sounds"
+    dtype, things = np.dtype(np.int16), "audio files"
 
-    def __init__(self, clips: Sequence[Clip], shape: tuple[int, ...], rate: int) -> None:
+    def __init__(self, clips: Sequence[AudioFile], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
         large = any(clip.frames > LARGE for clip in clips)  # threads would need its memory several times
         self.threads = 1 if large or any(clip.held is not None for clip in clips) else None
 
-    def decode(self, clip: Clip) -> tuple[Array, tuple[str, ...]]:
+    def decode(self, clip: AudioFile) -> tuple[Array, tuple[str, ...]]:
         samples, changes = _samples(clip)
         if clip.rate != self._rate:
             samples = resampled(samples, clip.rate, self._rate)
@@ -221,7 +214,7 @@ class _Decoder:
         return out.reshape(self.shape), tuple(changes)
 
 
-def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
+def _samples(clip: AudioFile) -> tuple[NDArray[np.float64], list[str]]:
     """Of one channel, full scale at 1, and what had to be changed."""
     try:
         held = clip.path.read_bytes() if clip.held is None else clip.held()
@@ -236,8 +229,8 @@ def _samples(clip: Clip) -> tuple[NDArray[np.float64], list[str]]:
     return _mono(values), _changes(clip)
 
 
-def _decoded(content: bytes, clip: Clip) -> NDArray[np.float64]:
-    """Of one channel, a second at a time: all channels of a long sound take much memory."""
+def _decoded(content: bytes, clip: AudioFile) -> NDArray[np.float64]:
+    """Of one channel, a second at a time: all channels of a long clip take much memory."""
     samples, at = np.zeros(clip.frames), 0
     with _soundfile().SoundFile(io.BytesIO(content)) as file:
         if file.samplerate != clip.rate:
@@ -256,7 +249,7 @@ def _mono(values: NDArray[Any]) -> NDArray[np.float64]:
     return np.asarray(values.mean(axis=1), np.float64)
 
 
-def _changes(clip: Clip) -> list[str]:
+def _changes(clip: AudioFile) -> list[str]:
     changes = []
     if clip.channels > 1:
         changes.append(f"{clip.channels} channels, of which the mean is used")

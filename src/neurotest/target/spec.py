@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from neurotest.errors import BadInput, shell
-from neurotest.pictures import Preprocess
+from neurotest.images import Preprocess
 from neurotest.reading import resolved, user_path
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.declared import Kind, Names
@@ -23,7 +23,7 @@ FILES = ("pt2", "onnx", "hf", "run")  # sources whose spec is a file, or a folde
 
 
 @dataclass(frozen=True, kw_only=True)
-class Description(TargetSettings):
+class TargetSpec(TargetSettings):
     """Where a network comes from and how it is fed; None: as the source itself says.
 
     spec: with the absolute path of its file. sha256: of the file of the weights. code: the hash of the file that the spec
@@ -41,20 +41,20 @@ class Description(TargetSettings):
         classes: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, target: Target) -> Description:
+    def of(cls, target: Target) -> TargetSpec:
         """The description of a target that `load` has opened, or of one that lives in memory only (spec None)."""
         spec = absolute(target.spec) if target.loaded else None
-        code = code_of(spec)
+        code = _code_of(spec)
         return cls(
             spec=spec, weights=target.weights and str(target.weights.path), sha256=target.weights and target.weights.sha256,
             code=None if code.file is None else _hash(code.file), folder=None if code.folder is None else str(code.folder),
             module=str(code.file) if code.folder else None,
             imports=tuple(f"{_hash(file)} {file}" for file in code.imports) or None,
-            trust_pickle=target.trust_pickle or None, **settings_of(target),
+            trust_pickle=target.trust_pickle or None, **target_settings(target),
         )  # fmt: skip
 
     @classmethod
-    def read(cls, stored: Any, where: Path) -> Description:
+    def read(cls, stored: Any, where: Path) -> TargetSpec:
         """What a run holds, which may be anybody's: values of another type are refused."""
         holds = stored if isinstance(stored, Mapping) else {}
         values = {field.name: holds[field.name] for field in dataclasses.fields(cls) if holds.get(field.name) is not None}
@@ -62,9 +62,8 @@ class Description(TargetSettings):
         for name, value in values.items():
             plain = list(value) if isinstance(value, tuple) else value  # of a target that was never stored
             if not kinds.get(name, Kind()).fits_run(plain):
-                raise BadInput(
-                    "damaged", name, f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged."
-                )
+                message = f"{where} describes its target with {name}={value!r}, which does not fit: it is damaged."
+                raise BadInput("damaged", name, message)
             values[name] = tuple(plain) if isinstance(plain, list) else plain
         return cls(**values)
 
@@ -72,7 +71,7 @@ class Description(TargetSettings):
         """What is not None, as JSON holds it."""
         return {name: value for name, value in vars(self).items() if value is not None and value is not False}
 
-    def over(self, stored: Description) -> Description:
+    def over(self, stored: TargetSpec) -> TargetSpec:
         """The stored description with what is said here in its place; the hash of the weights stays that of the run."""
         changes = {name: value for name, value in vars(self).items() if value}
         if self.spec is not None:
@@ -82,9 +81,8 @@ class Description(TargetSettings):
     def open(self) -> Target:
         """Load the network; weights and code must be those that were described."""
         if self.spec is None:
-            raise BadInput(
-                "missing", "target", "the network was given in memory, by a Python program: pass it again as the target."
-            )
+            message = "the network was given in memory, by a Python program: pass it again as the target."
+            raise BadInput("missing", "target", message)
         self._check("weights", self.weights, self.sha256, "--weights FILE")
         option, hashes = shell("--target", self.spec), {}
         what = "the code" if self.spec.startswith("py:") else "the network"
@@ -104,16 +102,14 @@ class Description(TargetSettings):
         if file is None or expected is None:
             return
         if not Path(file).is_file():
-            raise BadInput(
-                "not-found", option, f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
-            )
+            message = f"{what}: {file} is gone (sha256 {expected[:16]}): say where it is now with {option}."
+            raise BadInput("not-found", option, message)
         if (actual := sha256(Path(file))) != expected:
-            raise BadInput(
-                "changed",
-                option,
+            message = (
                 f"{what}: {file} has changed since the run was made (sha256 {actual[:16]} now, {expected[:16]} then): bring the "
-                f"old file back or name it with {option}; a changed network needs a new run.",
+                f"old file back or name it with {option}; a changed network needs a new run."
             )
+            raise BadInput("changed", option, message)
 
 
 def _hash(file: Path) -> str:
@@ -121,7 +117,7 @@ def _hash(file: Path) -> str:
     return ran(file) or sha256(file)
 
 
-def settings_of(target: Target) -> dict[str, Any]:
+def target_settings(target: Target) -> dict[str, Any]:
     """What a target says of itself; of its preprocessing what is not as usual."""
     usual = Preprocess()
     values = {name: one.of(target) for name, one in declared(TargetSettings).items() if one.part == "target"}
@@ -144,7 +140,7 @@ def absolute(spec: str) -> str:
     return f"{prefix}:{resolved(file)}" + (f":{rest.rpartition(':')[2]}" if prefix == "py" else "")
 
 
-class Code(NamedTuple):
+class _Code(NamedTuple):
     """What a loaded spec ran: its file, the folder a module was found from, and what it imported from beside it."""
 
     file: Path | None = None
@@ -152,20 +148,20 @@ class Code(NamedTuple):
     imports: tuple[Path, ...] = ()
 
 
-def code_of(spec: str | None) -> Code:
+def _code_of(spec: str | None) -> _Code:
     """The files behind a spec that was loaded in this process."""
     file = source_file(spec)
     if not spec or not spec.startswith("py:"):
-        return Code(file if file is not None and file.is_file() else None)
+        return _Code(file if file is not None and file.is_file() else None)
     where = spec.removeprefix("py:").rpartition(":")[0]
     if file is not None:
-        return Code(file, None, imported(resolved(file)))
+        return _Code(file, None, imported(resolved(file)))
     origin = getattr(sys.modules.get(where), "__file__", None)
     if origin is None:
-        return Code()
+        return _Code()
     file = resolved(origin)
     outer = where.count(".") + (file.name == "__init__.py")
-    return Code(file, file.parents[outer], imported(file))
+    return _Code(file, file.parents[outer], imported(file))
 
 
 def source_file(spec: str | None) -> Path | None:
@@ -175,3 +171,47 @@ def source_file(spec: str | None) -> Path | None:
         where = rest.rpartition(":")[0]
         return Path(where) if where and is_file(where) else None
     return user_path(rest, spec or "") if prefix in FILES else None
+
+
+# -- targets in a worker: loaded by their description, once, however many tasks name them
+
+OPEN_TARGETS = 4  # targets that stay loaded
+CACHES = ("_surveys", "_chunks", "reference", "fingerprint")
+_open: dict[str, Target] = {}
+
+
+def reduced(target: Target) -> tuple[Any, ...]:
+    """What `__reduce__` would give."""
+    about = {name: value for name, value in vars(target).items() if name not in CACHES}
+    if not target.loaded or target._replaced:
+        return _held, ({**about, "_surveys": {}, "_chunks": {}, "reference": None},)
+    description = TargetSpec.of(target)
+    return _reopened, (description, str(target.device), target.fingerprint, target.deviation)
+
+
+def _held(about: dict[str, Any]) -> Target:
+    target = Target.__new__(Target)
+    vars(target).update(about)
+    return target
+
+
+def _reopened(description: TargetSpec, device: str, fingerprint: str, deviation: float | None) -> Target:
+    """The target of a description, checked by its fingerprint."""
+    from neurotest.target.rehearsal import skipped
+
+    key = f"{fingerprint} {device} {description!r}"
+    if key not in _open:
+        with skipped():  # where the work was begun, it was tried; the fingerprint says whether it is the same
+            target = dataclasses.replace(description, device=device).open()
+        target._steady, target.deviation = True, deviation  # where the work was begun, both were looked at
+        if target.fingerprint != fingerprint:
+            message = (
+                f"{description.spec} is another network in a worker than where the work was begun: its weights were changed "
+                "after it was loaded, or its code draws at random. Save the weights and name them with --weights, or use one "
+                "worker."
+            )
+            raise BadInput("changed", "target", message)
+        while len(_open) >= OPEN_TARGETS:
+            del _open[next(iter(_open))]
+        _open[key] = target
+    return _open[key]

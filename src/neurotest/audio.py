@@ -1,4 +1,4 @@
-"""Sound as stored inputs: 16-bit samples of one channel, WAV files of them, and pictures that show what can be heard."""
+"""Audio as stored inputs: 16-bit samples of one channel, WAV files of them, and spectrograms."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ SUFFIXES = (".wav", ".flac", ".ogg", ".oga")  # of files that are read
 RATES = (1_000, 192_000)  # samples a second that are believed
 HEADER = struct.Struct("<4sI4s4sIHHIIHH4sI")
 PLAIN = b"axes" + struct.pack("<II", 4, 1)  # a chunk of our own behind the samples: the input has no axis for the channel
-BANDS, WINDOW, FLOOR = 64, 256, 80.0  # of a picture: mel bands, samples of a frame, decibels from white to black
-NOMINAL = 16_000  # of a picture whose rate nobody says: only the spacing of its bands depends on it
-WIDEST = 400  # frames of a picture
+BANDS, WINDOW, FLOOR = 64, 256, 80.0  # of a spectrogram: mel bands, samples of a frame, decibels from white to black
+NOMINAL = 16_000  # of a spectrogram whose rate nobody says: only the spacing of its bands depends on it
+WIDEST = 400  # frames of a spectrogram
 APART = 30.0  # decibels of difference that are drawn white
 COLOURS = np.array([(0, 0, 10), (72, 20, 110), (180, 54, 90), (245, 130, 40), (252, 250, 190)], dtype=np.float64)
 
 
-def is_sound(dtype: Any, shape: tuple[int, ...]) -> bool:
-    """Whether inputs of this type and shape are sound: 16-bit samples, (samples,) or (1, samples)."""
+def is_audio(dtype: Any, shape: tuple[int, ...]) -> bool:
+    """Whether inputs of this type and shape are audio: 16-bit samples, (samples,) or (1, samples)."""
     return np.dtype(dtype) == np.int16 and (len(shape) == 1 or (len(shape) == 2 and shape[0] == 1)) and shape[-1] > 0
 
 
@@ -78,7 +78,7 @@ def hann(window: int) -> Floats:
     return np.asarray(0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window) / window))
 
 
-def frames(x: NDArray[Any], window: int, hop: int) -> Floats:
+def _frames(x: NDArray[Any], window: int, hop: int) -> Floats:
     """(frames, window) of samples (samples,); the last one is filled up with silence."""
     count = 1 + max(0, -(-(len(x) - window) // hop))
     padded = np.zeros((count - 1) * hop + window)
@@ -87,43 +87,43 @@ def frames(x: NDArray[Any], window: int, hop: int) -> Floats:
 
 
 def decibels(x: NDArray[Any], rate: int = NOMINAL, *, window: int = WINDOW, hop: int | None = None, bands: int = BANDS) -> Floats:
-    """(bands, frames): how loud a sound is in each mel band at each time, in decibels of full scale."""
+    """(bands, frames): how loud a clip is in each mel band at each time, in decibels of full scale."""
     samples = x.reshape(-1).astype(np.float64) / (32768 if x.dtype == np.int16 else 1)
-    spectra = np.abs(np.fft.rfft(frames(samples, window, hop or window // 4) * hann(window), axis=1)) ** 2 / (window / 4) ** 2
+    spectra = np.abs(np.fft.rfft(_frames(samples, window, hop or window // 4) * hann(window), axis=1)) ** 2 / (window / 4) ** 2
     power = spectra @ mel_bank(rate, window, bands).T  # (frames, bands)
     return np.asarray(10 * np.log10(power.T + 1e-10))
 
 
-def picture_hop(samples: int) -> int:
-    """Samples from one column of a picture to the next."""
+def _hop(samples: int) -> int:
+    """Samples from one column of a spectrogram to the next."""
     return max(WINDOW // 4, -(-samples // WIDEST))
 
 
-def picture_size(samples: int) -> tuple[int, int]:
-    """Height and width of a picture: bands and times."""
-    return BANDS, 1 + max(0, -(-(samples - WINDOW) // picture_hop(samples)))
+def spectrogram_size(samples: int) -> tuple[int, int]:
+    """Height and width of a spectrogram: bands and times."""
+    return BANDS, 1 + max(0, -(-(samples - WINDOW) // _hop(samples)))
 
 
-def picture(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
+def spectrogram(x: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
     """(3, BANDS, frames): time from left to right, low tones below; black is FLOOR decibels under the loudest place."""
-    loud = decibels(x, rate, hop=picture_hop(x.size))
+    loud = decibels(x, rate, hop=_hop(x.size))
     share = np.clip(1 + (loud - max(float(loud.max()), -60.0)) / FLOOR, 0, 1)[::-1]
-    return coloured(share)
+    return _coloured(share)
 
 
 def difference(x: NDArray[Any], seed: NDArray[Any], rate: int = NOMINAL) -> NDArray[np.uint8]:
-    """(3, BANDS, frames): by how many decibels two sounds differ, black for none and white for APART or more.
+    """(3, BANDS, frames): by how many decibels two clips differ, black for none and white for APART or more.
 
     Places where both are FLOOR decibels under the loudest are black: nobody hears them.
     """
-    hop = picture_hop(x.size)
+    hop = _hop(x.size)
     one, other = decibels(x, rate, hop=hop), decibels(seed, rate, hop=hop)
     least = max(float(one.max()), float(other.max())) - FLOOR
     apart = np.abs(np.maximum(one, least) - np.maximum(other, least))
-    return coloured(np.clip(apart / APART, 0, 1)[::-1])
+    return _coloured(np.clip(apart / APART, 0, 1)[::-1])
 
 
-def coloured(share: NDArray[Any]) -> NDArray[np.uint8]:
+def _coloured(share: NDArray[Any]) -> NDArray[np.uint8]:
     """(3, height, width) of values in [0, 1]: dark to light over purple, red and orange."""
     place = np.linspace(0, 1, len(COLOURS))
     channels = [np.interp(share, place, COLOURS[:, channel]) for channel in range(3)]

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from neurotest.data import Source, data, sound
+from neurotest.audio import wav
+from neurotest.data import Source, audio, data
 from neurotest.errors import BadInput
-from neurotest.pictures import Preprocess
-from neurotest.sounds import wav
+from neurotest.images import Preprocess
 
 soundfile = pytest.importorskip("soundfile", reason="soundfile is not installed: pip install 'neurotest[audio]'")
 
@@ -157,7 +157,7 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     assert reasons["nan.wav"] == "holds NaN or infinity"
     assert "8000 bytes of samples promised, 2956 are there" in reasons["cut.wav"]
     assert "damaged or cut off" in reasons["cut.flac"]
-    assert "no readable sound" in reasons["empty.wav"]
+    assert "no readable audio" in reasons["empty.wav"]
     assert reasons["song.mp3"] == "not WAV, FLAC or Ogg"
     with pytest.raises(BadInput, match="repair or remove it"):
         data(f"wav:{tmp_path}", strict=True)
@@ -167,9 +167,9 @@ def test_what_cannot_be_used_is_left_out_and_named(tmp_path: Path) -> None:
     ("shape", "preprocess", "words"),
     [
         ((1, 28, 28), None, "spectrogram computed inside the network"),
-        ((2, 4000), None, r"sounds \(1, samples\)"),
-        (None, Preprocess(resize=3), "--resize is for pictures"),
-        (None, Preprocess(grey=True), "--grey is for pictures"),
+        ((2, 4000), None, r"audio \(1, samples\)"),
+        (None, Preprocess(resize=3), "--resize is for images"),
+        (None, Preprocess(grey=True), "--grey is for images"),
     ],
 )
 def test_what_does_not_fit_sound(tmp_path: Path, shape, preprocess, words: str) -> None:
@@ -179,7 +179,7 @@ def test_what_does_not_fit_sound(tmp_path: Path, shape, preprocess, words: str) 
 
 
 def test_folders_without_sound(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="holds no sounds"):
+    with pytest.raises(BadInput, match="holds no audio files"):
         data(f"wav:{tmp_path}")
     with pytest.raises(BadInput, match="does not exist"):
         data(f"wav:{tmp_path}/nowhere")
@@ -209,6 +209,6 @@ def test_samples_in_arrays(tmp_path: Path) -> None:
 
 
 def test_resampling_keeps_a_tone_and_drops_what_cannot_be_held() -> None:
-    kept, dropped = sound.resampled(tone(500, 16000), 16000, 8000), sound.resampled(tone(6000, 16000), 16000, 8000)
+    kept, dropped = audio.resampled(tone(500, 16000), 16000, 8000), audio.resampled(tone(6000, 16000), 16000, 8000)
     assert_allclose(kept[200:-200], tone(500, 8000)[200:-200], atol=5e-3)
     assert float(np.abs(dropped[200:-200]).max()) < 5e-3

@@ -1,6 +1,6 @@
-"""How a picture of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour.
+"""How an image of any size and colour mode becomes an 8-bit input: turned upright, resized, cropped, in grey or colour.
 
-The same settings say at which rate and how cropped sounds become 16-bit inputs; `data.sound` does it.
+The same settings say at which rate and how cropped audio becomes 16-bit inputs; `data.audio` does it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.audio import RATES
 from neurotest.checks import one_of
 from neurotest.errors import BadInput
-from neurotest.sounds import RATES
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -37,11 +37,11 @@ TURNS = {
 
 
 class Unusable(Exception):
-    """Why one picture or sound cannot be used; others still can."""
+    """Why one image or audio clip cannot be used; others still can."""
 
 
 class Pixels(NamedTuple):
-    """A picture as (channels, height, width) uint8, and what had to be changed to get there."""
+    """An image as (channels, height, width) uint8, and what had to be changed to get there."""
 
     x: NDArray[np.uint8]
     changes: tuple[str, ...] = ()
@@ -49,11 +49,11 @@ class Pixels(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Preprocess:
-    """What is done to a picture before it is an input, in this order; all of it ends in 8 bits, so what is tested can be saved.
+    """What is done to an image before it is an input, in this order; all of it ends in 8 bits, so what is tested can be saved.
 
-    resize: `224` or `224x320` (height x width). With crop the shorter side becomes `resize` and the shape of the picture is kept;
-    without, the whole picture is fitted into `resize` exactly. crop: `centre`, the middle of the picture in the size the network
-    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it. Of sounds,
+    resize: `224` or `224x320` (height x width). With crop the shorter side becomes `resize` and the shape of the image is kept;
+    without, the whole image is fitted into `resize` exactly. crop: `centre`, the middle of the image in the size the network
+    takes (`resize`, where that is unknown). grey: one channel. interpolation: antialiased, as Pillow does it. Of audio,
     crop is the middle of those that are too long, and rate the samples a second they are resampled to.
     """
 
@@ -68,11 +68,8 @@ class Preprocess:
             text = str(self.resize).lower()
             sides = [int(side) for side in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})?", text) else [0]
             if not all(1 <= side <= LARGEST for side in sides):
-                raise BadInput(
-                    "out-of-range",
-                    "resize",
-                    f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side.",
-                )
+                message = f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side."
+                raise BadInput("out-of-range", "resize", message)
             object.__setattr__(self, "resize", sides[0] if len(set(sides)) == 1 else text)
         if self.crop in ("center", "centre"):
             object.__setattr__(self, "crop", "centre")
@@ -82,11 +79,8 @@ class Preprocess:
         if self.rate is not None:
             text = str(self.rate)
             if not re.fullmatch(r"\d{1,6}", text) or not RATES[0] <= int(text) <= RATES[1]:
-                raise BadInput(
-                    "out-of-range",
-                    "rate",
-                    f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000.",
-                )
+                message = f"rate={self.rate!r}: expected samples a second, {RATES[0]} to {RATES[1]}, for example 16000."
+                raise BadInput("out-of-range", "rate", message)
             object.__setattr__(self, "rate", int(text))
 
     @property
@@ -110,16 +104,15 @@ class Preprocess:
         assert self.sides is not None
         if size is not None and size != self.sides:
             (high, wide), (height, width) = self.sides, size
-            raise BadInput(
-                "conflict",
-                "resize",
+            message = (
                 f"resize={self.resize}: gives {wide}x{high} pixels (width x height), the network takes {width}x{height}: "
-                f"write {_text(size)}, or crop to it with --crop centre.",
+                f"write {_text(size)}, or crop to it with --crop centre."
             )
+            raise BadInput("conflict", "resize", message)
         return self.sides
 
     def __call__(self, image: Image.Image, size: tuple[int, int]) -> Image.Image:
-        """A picture of `size`: (height, width)."""
+        """An image of `size`: (height, width)."""
         from PIL import Image as module
 
         filters = module.Resampling[self.interpolation.upper()]
@@ -150,7 +143,7 @@ def _text(size: tuple[int, int]) -> str:
     return str(size[0]) if size[0] == size[1] else f"{size[0]}x{size[1]}"
 
 
-def orientation(image: Image.Image) -> int:
+def _orientation(image: Image.Image) -> int:
     """1: upright, or nothing is said. Only what stands before the pixels is looked at, so nothing is decoded."""
     from PIL import Image as module
 
@@ -168,7 +161,7 @@ def orientation(image: Image.Image) -> int:
 
 def upright_size(image: Image.Image) -> tuple[int, int]:
     """(height, width) once it stands upright."""
-    return (image.width, image.height) if orientation(image) >= 5 else (image.height, image.width)
+    return (image.width, image.height) if _orientation(image) >= 5 else (image.height, image.width)
 
 
 def is_grey(image: Image.Image) -> bool:
@@ -176,14 +169,14 @@ def is_grey(image: Image.Image) -> bool:
 
 
 def pixels(image: Image.Image, channels: int, size: tuple[int, int], preprocess: Preprocess) -> Pixels:
-    """An opened picture as an input of `size` with one or three channels."""
+    """An opened image as an input of `size` with one or three channels."""
     changes: list[str] = []
-    turn = TURNS.get(orientation(image))
+    turn = TURNS.get(_orientation(image))
     deep = any(";16" in str(tile[3]) for tile in getattr(image, "tile", ()) if len(tile) > 3)
     if getattr(image, "is_animated", False) and image.format != "MPO":  # MPO: a photograph with its preview
         raise Unusable("is animated: save one frame")
     if image.mode not in (*GREY, *COLOUR, *DEEP):
-        raise Unusable(f"mode {image.mode}: only pictures of 8 or 16 bits per channel are read")
+        raise Unusable(f"mode {image.mode}: only images of 8 or 16 bits per channel are read")
     image.load()
     if deep or image.mode in DEEP:
         changes.append("16 bits per channel, rounded to 8")
