@@ -31,7 +31,7 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz fuzz-operators test-all test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup setup-all check clean
+.PHONY: help demo test fuzz fuzz-operators test-all test-lab test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup setup-all check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
@@ -41,6 +41,7 @@ help:
 	@echo 'make test       the test suite without the slow tests      make test-all   every test there is, in all environments'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
 	@echo 'make fuzz-operators  generated arguments for every operator that a .pt2 may use (N=1000000)'
+	@echo 'make test-lab   the laboratory, with its slow tests'
 	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
 	@echo 'make test-models-all  the slow ones of these, too: exported architectures, every command on every kind of target'
@@ -55,7 +56,7 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.dev
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
+test test-all test-lab test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow" $(ARGS)
 
@@ -65,6 +66,10 @@ test-all: $(VENV)/.dev
 	$(MAKE) test-peers
 	$(MAKE) test-models-all
 	$(MAKE) test-ray
+
+# The laboratory, with its slow tests.
+test-lab: $(VENV)/.dev
+	$(BIN)/python -m pytest -q $(SPREAD) lab/tests lab/src $(ARGS)
 
 # Generated inputs through every reader: make fuzz N=100000 READERS=npz,idx
 N ?= 1000
