@@ -7,7 +7,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +80,6 @@ def readers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Readers]:
     started.close()
 
 
-def made(bomb: Bomb, folder: Path) -> None:
-    """By a process of its own: it takes much memory."""
-    folder.mkdir()
-    if not (child := os.fork()):
-        code = 1
-        try:
-            bomb.make(folder)
-            code = 0
-        finally:
-            os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0, f"{bomb.name} cannot be made"
-
-
 def read(bomb: Bomb, folder: Path) -> dict[str, Any]:
     """In the process of its own: limit the memory, read the bomb."""
     from tests.fuzz.harness import _causes
@@ -127,18 +115,32 @@ def main() -> None:
 
     for line in sys.stdin:
         name, folder = json.loads(line)
-        made(BOMBS[name], Path(folder))
-        answer, out = os.pipe()
-        if not (child := os.fork()):
-            try:
-                os.write(out, json.dumps(read(BOMBS[name], Path(folder))).encode())
-            finally:
-                os._exit(0)
-        os.close(out)
-        with open(answer) as text:
-            outcome = text.read()
-        status = os.waitpid(child, 0)[1]
-        print(outcome or json.dumps({"error": f"the process ended with status {status}. "}), flush=True)
+        bomb, place = BOMBS[name], Path(folder)
+        place.mkdir()
+        # Making it takes much memory, so that is done by a process of its own, too.
+        ended, _ = forked(lambda bomb=bomb, place=place: bomb.make(place))
+        text = ""
+        if ended == 0:
+            ended, text = forked(lambda bomb=bomb, place=place: json.dumps(read(bomb, place)))
+        print(text or json.dumps({"error": f"a process ended with {ended}. "}), flush=True)
+
+
+def forked(work: Callable[[], str | None]) -> tuple[int, str]:
+    """How a process ended that did this, and what it gave."""
+    answer, out = os.pipe()
+    if not (child := os.fork()):
+        code = 1
+        try:
+            os.write(out, (work() or "").encode())
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    os.close(out)
+    with open(answer) as content:
+        text = content.read()
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), text
 
 
 if __name__ == "__main__":
