@@ -147,7 +147,7 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
     [
         (["fuzz"], "needs TARGET and SEEDS"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS], "budget"),
-        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "0"], "iterations=0"),
+        (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "0"], "--iterations 0"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "kmnc"], "--train"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--guide", "x"], "unknown guide"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--iterations", "5", "--mutations", "x"], "unknown mutation"),

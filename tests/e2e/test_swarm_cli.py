@@ -51,9 +51,9 @@ def test_swarm_families_replay_neurons(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--radius", "0"), "radius=0"),
+        (("--radius", "0"), "--radius 0"),
         (("--radius", "3"), "beyond the input range"),
-        (("--particles", "0"), "particles=0"),
+        (("--particles", "0"), "--particles 0"),
         (("--layers", "nothere"), "matches no layer"),
         (("--fitness", "luck"), "unknown fitness"),
         (("--preset", "paper"), "no such preset"),

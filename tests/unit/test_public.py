@@ -10,10 +10,6 @@ import pytest
 
 import neurotest
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.settings import Budget, FuzzOptions
-from neurotest.generate.fuzz.settings import Settings as FuzzSettings
-from neurotest.generate.swarm.settings import Settings as SwarmSettings
-from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.public import public
 from neurotest.semantics.guidance import Guidance, GuidanceOptions
 
@@ -64,8 +60,6 @@ def test_keywords_of_another_function_are_shown_and_checked() -> None:
 @pytest.mark.parametrize(
     ("options", "settings", "without"),
     [
-        (FuzzOptions, (FuzzSettings, Budget), ()),
-        (SwarmOptions, (SwarmSettings,), ()),
         (GuidanceOptions, (Guidance,), ("target",)),
     ],
 )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import torch
 
@@ -32,53 +31,42 @@ from neurotest.generate.fuzz.guides import Guide, RandomGuide
 from neurotest.generate.fuzz.loop import Fuzzer
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.fuzz.seeds import choose_seeds
-from neurotest.generate.fuzz.settings import Budget, FuzzOptions, Settings
+from neurotest.generate.fuzz.settings import Budget
 from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.measure.context import Context
-from neurotest.oracles import Oracle, build_oracles, default_oracle
+from neurotest.oracles import build_oracles, default_oracle
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.generate import FuzzSettings
 from neurotest.target import Target
 
-BUDGETS = ("iterations", "forwards", "seconds", "outputs", "faults", "until_dry")
 FITTED, VALUES = 1000, 1 << 24  # seeds that show what the data are like, and how many pixels or samples of them at most
 FULL = "the limit of --disk was reached: later faults are rows without an image (`neurotest replay` makes them again)."
 
 
-@public(Budget, Settings)
+@public(FuzzSettings)
 def fuzz(
     target: AnyTarget | None = None,
     seeds: AnyData | None = None,
     guide: str | Guide | Criterion | None = None,
     budget: Budget | None = None,
     *,
-    train: AnyData | None = None,
-    oracle: str | Oracle | Sequence[str | Oracle] | None = None,
-    keep_wrong: bool | None = None,
-    limit: int | None = None,
-    layers: str | None = None,
-    neuron: str | None = None,
-    keep: int | None = None,
-    disk: float | None = None,
-    control: bool | None = None,
-    judge: AnyTarget | None = None,
-    islands: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     watch: Watcher | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Unpack[FuzzOptions],
+    **settings: Any,
 ) -> FuzzResult:
     """Mutate seeds under a guide until the budget is spent, and keep what the oracles reject.
 
     guide: `goals` (default; it is the one that beats random), a criterion (`kmnc:1000`), `deephunter`, `tensorfuzz`, `nsgen` or
     `random`. budget: a Budget, or iterations=, forwards=, seconds=, outputs=, faults=, until_dry= (new goals expected of 1,000
-    forward passes, below which it ends). options: the fields of `Settings` (mutations and validity may be text).
-    oracle: `label` by default, `regression` for a network that predicts a quantity. out: where the run goes (None:
+    forward passes, below which it ends). mutations, validity: text, or objects.
+    oracle: `label` by default, `regression` for a regression network. out: where the run goes (None:
     ./neurotest-runs; False: nothing is written). resume: a run to go on with: its settings stay, the budget may
     be another. keep, disk: images per family (5), and bytes of images in all (200 MB).
     control: let a random campaign of as many forward passes run beside it (default). judge: a second, better network that says
@@ -87,24 +75,20 @@ def fuzz(
     same with any number of workers (default: 1, or 8 inside `neurotest.workers`). stop: asked after every batch; True ends it so
     that it can be resumed (raises Interrupted).
     """
-    named: dict[str, Any] = dict(options)
-    parts = {name: value for name in BUDGETS if (value := named.pop(name, None)) is not None}
-    if budget is not None and parts:
+    limits = FuzzSettings.of_part("budget", settings)
+    if budget is not None and limits:
         raise BadInput("conflict", "budget", "budget: give a Budget or its parts (iterations=, forwards=, ...), not both.")
+    oracle = settings.get("oracle")
     if oracle is not None:
-        oracle = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
-    settings: dict[str, Any] = {
-        "guide": guide, "oracle": oracle, "train": train, "options": named, "keep_wrong": keep_wrong, "limit": limit,
-        "layers": layers, "neuron": neuron, "keep": keep, "disk": disk, "control": control,
-        "judge": judge, "islands": islands,
-    }  # fmt: skip
+        settings["oracle"] = (oracle,) if isinstance(oracle, str) or not isinstance(oracle, Sequence) else tuple(oracle)
+    given = {"guide": guide, **settings}
     callbacks: dict[str, Any] = {"watch": watch, "stop": stop or interrupts.requested}
     if resume is not None:
 
         def stored_job(run: Run, config: dict[str, Any]) -> _Campaign:
-            plan = FuzzPlan.read(config).repeated(run, settings)
+            plan = FuzzPlan.read(config).repeated(run, given)
             stored = run["budget"] if "budget" in run else config["budget"]
-            total = budget or Budget(**{**stored, **parts})
+            total = budget or Budget(**{**stored, **limits})
             network = stored_target(run, target)
             return _Campaign.prepare(network, stored_source(run, config["seeds"], seeds), plan, total, callbacks)
 
@@ -112,10 +96,10 @@ def fuzz(
     if target is None or seeds is None:
         raise BadInput("missing", "target", "fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     network = open_target(target)
-    settings["oracle"] = oracle or (default_oracle(network),)
-    settings["islands"] = usual_islands() if islands is None else islands
-    plan = FuzzPlan(**{name: value for name, value in settings.items() if value is not None})
-    return carry_out(_Campaign.prepare(network, seeds, plan, budget or Budget(**parts), callbacks), out)
+    given["oracle"] = given.get("oracle") or (default_oracle(network),)
+    if given.get("islands") is None:
+        given["islands"] = usual_islands()
+    return carry_out(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
 
 
 def usual_islands() -> int:
@@ -159,25 +143,27 @@ class _Campaign(Job[FuzzResult]):
     @classmethod
     def prepare(cls, target: Target, seeds: AnyData, plan: FuzzPlan, budget: Budget, callbacks: dict[str, Any]) -> _Campaign:
         clock = Clock()
-        source = open_data(target, seeds, limit=plan.limit)
+        source = open_data(target, seeds, limit=plan.settings.limit)
         guide = plan.read_guide()
-        settings = plan.settings(guide, sound=is_audio(source.dtype, source.shape))
-        oracles = build_oracles(target, list(plan.oracle))
-        chosen = choose_seeds(target, source, oracles, keep_wrong=plan.keep_wrong)
+        settings = plan.loop_settings(guide, sound=is_audio(source.dtype, source.shape))
+        oracles = build_oracles(target, list(plan.settings.oracle))
+        chosen = choose_seeds(target, source, oracles, keep_wrong=plan.settings.keep_wrong)
         settings.mutations.check(tuple(chosen.x.shape[1:]))
         few = max(1, min(FITTED, VALUES // math.prod(chosen.x.shape[1:])))
         plan, settings = plan.fitted(settings, chosen.unit(chosen.x[:few]))
-        train = None if plan.train is None else open_data(target, plan.train)
+        train = None if plan.settings.train is None else open_data(target, plan.settings.train)
         context = Context(target=target, train=train, seed=settings.seed, cache=True)
         state = guide.start(context, source.take(chosen.positions))
-        control = plan.control and not isinstance(guide, RandomGuide)
+        control = plan.settings.control and not isinstance(guide, RandomGuide)
         believed = Believed.of(chosen, plan.read_judge(), target, settings.mutations)
-        plan = dataclasses.replace(plan, islands=min(plan.islands, len(chosen)))  # each begins with a seed at least
+        plan = plan.but(islands=min(plan.settings.islands, len(chosen)))  # each begins with a seed at least
         fuzzer: Fuzzer | Islands
-        if plan.islands > 1:
+        if plan.settings.islands > 1:
             if believed is not None:
                 believed.ready()
-            common = Common(target, chosen, state, oracles, settings, plan.islands, control, plan.keep, believed)
+            common = Common(
+                target, chosen, state, oracles, settings, plan.settings.islands, control, plan.settings.keep, believed
+            )
             fuzzer = Islands(common, budget)
         else:
             fuzzer = Fuzzer(target, chosen, state, oracles, settings, budget)
@@ -210,7 +196,7 @@ class _Campaign(Job[FuzzResult]):
         return f"{self.fuzzer.tally.faults:,} faults" if self.fuzzer.tally.batches else ""
 
     def _driver(self, store: Store | None) -> Writer:
-        limits = (store, self.plan.keep, self.plan.disk)
+        limits = (store, self.plan.settings.keep, self.plan.settings.disk)
         around: dict[str, Any] = {"clock": self.clock, "believed": self.believed, **self.callbacks}
         if isinstance(self.fuzzer, Islands):
             return IslandDriver(*limits, islands=self.fuzzer, **around)
@@ -226,9 +212,9 @@ class _Campaign(Job[FuzzResult]):
         classes = run["classes"] if run is not None else list(self.target.classes or ())
         return FuzzResult(
             tally=fuzzer.tally, control=self._control(), classes=tuple(classes) or None, outputs_possible=seeds.classes,
-            set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.guide), coverage=fuzzer.value(),
+            set_aside=seeds.set_aside, seeds=len(seeds), guide=_shown(self.plan.settings.guide), coverage=fuzzer.value(),
             stopped=stopped, notes=(*self.notes, *((FULL,) if driver.full else ())), details=fuzzer.details(),
-            islands=self.plan.islands, workers=current().workers,
+            islands=self.plan.settings.islands, workers=current().workers,
             valid=None if self.believed is None else self.believed.summary(),
             seconds_by=self.clock.shares(fuzzer.tally, fuzzer.control.tally if fuzzer.control else None),
         )  # fmt: skip
@@ -237,7 +223,7 @@ class _Campaign(Job[FuzzResult]):
         """A random campaign is its own control."""
         if self.fuzzer.control is not None:
             return self.fuzzer.control.tally
-        return self.fuzzer.tally if self.plan.control else None
+        return self.fuzzer.tally if self.plan.settings.control else None
 
     def record(self, run: Run, result: FuzzResult) -> None:
         from neurotest.campaign.shrink import adopt
@@ -246,10 +232,10 @@ class _Campaign(Job[FuzzResult]):
 
 
 def _notes(plan: FuzzPlan) -> tuple[str, ...]:
-    executor = current()
-    if isinstance(executor, Serial) or plan.islands >= executor.workers:
+    executor, islands = current(), plan.settings.islands
+    if isinstance(executor, Serial) or islands >= executor.workers:
         return ()
-    one = f"this campaign has {plan.islands} island{'s' * (plan.islands > 1)}, so only as many of the {executor.workers} workers"
+    one = f"this campaign has {islands} island{'s' * (islands > 1)}, so only as many of the {executor.workers} workers"
     return (f"{one} have work; for more, start a new one with --islands.",)
 
 

@@ -17,33 +17,33 @@ from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, opening, sl
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
+from neurotest.settings.generate import FuzzSettings
 from neurotest.target import Target, Want
 
 FORWARDS = 2  # times the inputs of a piece: a campaign of so few passes is one batch
 SEEDS = 64
+PIECE = ("limit", "out", "resume")  # settings of the campaign that its pieces do not take
 
 
-@public()
-def forecast_fuzz(
-    target: AnyTarget, seeds: AnyData, guide: Any = "goals", *, budget: dict[str, Any], control: bool = True,
-    limit: int | None = None, batch: int = 256, **options: Any,
-) -> Forecast:  # fmt: skip
+@public(FuzzSettings)
+def forecast_fuzz(target: AnyTarget, seeds: AnyData, guide: Any = "goals", **settings: Any) -> Forecast:
     """Passes, memory and time of `fuzz` with the same arguments: a campaign of a few passes, and one of thrice as many."""
     target = open_target(target)
+    chosen = FuzzSettings.of(settings)
+    budget, batch = FuzzSettings.of_part("budget", settings), chosen.batch
+    options = {name: value for name, value in settings.items() if name not in {*budget, *PIECE}}
     began = time.perf_counter()
-    source, _ = open_counted(target, seeds, limit=limit)
-    train = None if options.get("train") is None else open_counted(target, options["train"])[0]
+    source, _ = open_counted(target, seeds, limit=chosen.limit)
+    train = None if chosen.train is None else open_counted(target, chosen.train)[0]
     opened = opening(began)
     few = source.take(np.arange(min(len(source), SEEDS)))
     options["train"] = train  # opened once for all pieces
-    built = read_guide(guide, layers=options.get("layers"), neuron=options.get("neuron"))
-    beside = control and not isinstance(built, RandomGuide)
+    built = read_guide(guide, layers=chosen.layers, neuron=chosen.neuron)
+    beside = chosen.control and not isinstance(built, RandomGuide)
 
     def piece(count: int) -> None:
-        fuzz(
-            target, few, guide, forwards=FORWARDS * count, batch=count, control=False, out=False, keep_wrong=True, islands=1,
-            **{name: value for name, value in options.items() if value is not None and name != "keep_wrong"},
-        )  # fmt: skip
+        piece_settings = {"batch": count, "control": False, "out": False, "keep_wrong": True, "islands": 1}
+        fuzz(target, few, guide, forwards=FORWARDS * count, **{**options, **piece_settings})
 
     seconds, run = slope(piece, batch)
     each = seconds / FORWARDS

@@ -19,12 +19,12 @@ from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
+from neurotest.public import public
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.analyse import NeuronsSettings
 from neurotest.target import Target
-
-PAIRS = 40
 
 
 @dataclass(frozen=True)
@@ -78,27 +78,22 @@ class Neurons(Outcome):
         return f"the {len(self.neurons)} most excitable neurons of {self.pairs} faults, a mean loss change of {self.change:.3g}"
 
 
-def neurons(
-    run: str | Path,
-    target: AnyTarget | None = None,
-    *,
-    pairs: int = PAIRS,
-    **settings: Any,
-) -> Neurons:
+@public(NeuronsSettings)
+def neurons(run: str | Path, target: AnyTarget | None = None, *, progress: Progress | None = None, **settings: Any) -> Neurons:
     """The neurons the faults of a swarm (or of a fuzzing campaign) are caused by.
 
-    Each pair is a seed and its first fault; at most `pairs` of them, in the order they were stored. settings: those of
-    `of_pairs`.
+    Each pair is a seed and its first fault; at most `pairs` of them, in the order they were stored. The other settings are those
+    of `of_pairs`.
     """
-    if not isinstance(pairs, int) or pairs < 1:
-        raise BadInput("out-of-range", "pairs", f"pairs={pairs!r}: expected an integer >= 1 ({PAIRS} by default).")
+    chosen = dict(vars(NeuronsSettings.of(settings)))
     with Run.open(run) as opened:
         campaign_config(opened)
         network = stored_target(opened, target)
-        seeds, faults, y = stored_pairs(opened, pairs)
+        seeds, faults, y = stored_pairs(opened, chosen.pop("pairs"))
     network.shape = network.shape or seeds.shape[1:]
     x, moved = (network.prepare(np.ascontiguousarray(part)) for part in (seeds, faults))
-    return dataclasses.replace(of_pairs(network, x, moved, torch.from_numpy(y).to(network.device), **settings), run=opened.path)
+    y_here = torch.from_numpy(y).to(network.device)
+    return dataclasses.replace(of_pairs(network, x, moved, y_here, **chosen, progress=progress), run=opened.path)
 
 
 def stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.int64]]:

@@ -6,19 +6,17 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from torch import Tensor
 
 from neurotest import registry
-from neurotest.checks import integer
-from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
 from neurotest.generate.fuzz.guides import CoverageGuide, Guide, build_guide
 from neurotest.generate.fuzz.settings import Settings
 from neurotest.generate.swarm import PRESETS, Fitness, controls
-from neurotest.generate.swarm import Settings as SwarmSettings
+from neurotest.generate.swarm import Settings as SwarmLoop
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import open_target, stored_spec
@@ -26,27 +24,43 @@ from neurotest.mutate.base import Mutations
 from neurotest.mutate.validity import Validity
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
+from neurotest.settings.declared import by_name, declared
+from neurotest.settings.generate import FuzzSettings, SwarmSettings
 from neurotest.target import Target
 
+Chosen = TypeVar("Chosen", bound=Any)
 MUTATIONS = "mutation"
-MOST_ISLANDS = 4096
 SOUND = {"mutations": "audio", "validity": "audible"}  # what published guides bring along is for pictures
-PLAIN = ("keep_wrong", "limit", "layers", "neuron", "keep", "disk", "control", "islands")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan(ABC):
-    """Settings beside target, seeds and budget. options: fields of `Settings` that the user named."""
+class Plan(ABC, Generic[Chosen]):
+    """The settings of a campaign or a swarm. named: those of its loop that the user named; the others may come from elsewhere."""
 
-    train: AnyData | None = None
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    keep_wrong: bool = False
-    limit: int | None = None
-    layers: str | None = None
+    kind: ClassVar[Any]
 
-    @abstractmethod
+    settings: Chosen
+    named: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **more: Any) -> Self:
+        """The plan of what is given, and not None."""
+        return cls(settings=cls.kind.of(given), named=frozenset(cls.kind.of_part("loop", given)), **more)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The settings of the loop that the user named."""
+        return {name: getattr(self.settings, name) for name in declared(self.kind) if name in self.named}
+
+    def but(self, **changes: Any) -> Self:
+        """The plan with other settings."""
+        named = self.named | self.kind.of_part("loop", changes).keys()
+        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes), named=named)
+
     def config(self) -> dict[str, Any]:
         """The settings as a run stores them."""
+        values = {name: stored_setting(name, value) for name, value in self.settings.stored().items()}
+        return {**values, "options": {name: stored_setting(name, value) for name, value in self.options.items()}}
 
     @abstractmethod
     def effective(self) -> Any:
@@ -56,18 +70,19 @@ class Plan(ABC):
         """Whether two different stored values of a setting mean the same."""
         return False
 
-    def repeated(self, run: Run, settings: Mapping[str, Any]) -> Self:
+    def repeated(self, run: Run, given: Mapping[str, Any]) -> Self:
         """This plan, with the settings repeated on resume; one that differs is refused. What a run cannot store is replaced."""
-        new_options = {name: value for name, value in settings["options"].items() if value is not None}
-        changes = {name: value for name, value in settings.items() if value is not None}
-        new = dataclasses.replace(self, **{**changes, "options": {**self.options, **new_options}})
+        known = declared(self.kind)
+        new = self.but(**{name: value for name, value in given.items() if value is not None and known[name].part != "budget"})
+        loop = {name: getattr(self.settings, name) for name, one in known.items() if one.part == "loop"}
+        same_loop = dataclasses.replace(new.but(**loop), named=self.named)
         before, after = (plain(config.pop("options") | config) for config in (self.config(), new.config()))
         for name, value in after.items():
             stored = before.get(name)
             if stored == value or (name == "train" and stored is None) or self.same(name, stored, value):
                 continue
-            if name in new_options:  # a default that is spelled out is no change
-                now, then = (getattr(plan.effective(), name) for plan in (new, dataclasses.replace(new, options=self.options)))
+            if known[name].part == "loop":  # a default that is spelled out is no change
+                now, then = (getattr(plan.effective(), name) for plan in (new, same_loop))
                 if now == then:
                     continue
                 stored = then if stored is None else stored
@@ -75,44 +90,24 @@ class Plan(ABC):
         return new
 
 
-def _options(command: str, settings: type, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that are not None; one that `settings` has no field for is refused."""
-    fields = {f.name for f in dataclasses.fields(settings)}
-    for name, value in options.items():
-        if value is not None and name not in fields:
-            raise BadInput("unknown-option", name, f"{command} has no option {name!r}. {near(name, fields)}")
-    return {name: value for name, value in options.items() if value is not None}
+def stored_setting(name: str, value: Any) -> Any:
+    """A setting as a run stores it: methods and data as text."""
+    if name == "train":
+        return stored_spec(value)
+    return [stored_method(one) for one in value] if isinstance(value, (tuple, list)) else stored_method(value)
 
 
 @dataclass(frozen=True, kw_only=True)
-class FuzzPlan(Plan):
-    """keep: images per family. disk: bytes of images in all. islands: fuzzers that share the seeds."""
+class FuzzPlan(Plan[FuzzSettings]):
+    """base: the mutations, where neither the user nor the guide names any."""
 
-    guide: Any = "goals"
-    oracle: tuple[Any, ...] = ()  # what fits the target
-    neuron: str | None = None
-    keep: int = 5
-    disk: float = 200e6
-    control: bool = True
-    islands: int = 1
-    judge: Any = None  # a second network, or its spec
-    # The mutations, where neither the user nor the guide names any.
+    kind = FuzzSettings
     base: str = dataclasses.field(default="rules95:units=image", compare=False)
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.keep, int) or self.keep < 0:
-            raise BadInput("out-of-range", "keep", f"keep={self.keep!r}: expected an integer >= 0 (images per family).")
-        if not self.disk >= 0:
-            raise BadInput("out-of-range", "disk", f"disk={self.disk!r}: expected bytes >= 0.")
-        integer("islands", self.islands, 1, "8 suit up to 8 workers", most=MOST_ISLANDS)
-
     def config(self) -> dict[str, Any]:
-        guide = self.guide.criterion if isinstance(self.guide, CoverageGuide) else self.guide
-        return {
-            "guide": stored_method(guide), "oracle": [stored_method(oracle) for oracle in self.oracle],
-            "train": stored_spec(self.train), "options": {name: stored_method(value) for name, value in self.options.items()},
-            "judge": stored_method(self.judge), **{name: getattr(self, name) for name in PLAIN},
-        }  # fmt: skip
+        guide = self.settings.guide
+        criterion = guide.criterion if isinstance(guide, CoverageGuide) else guide
+        return {**super().config(), "guide": stored_method(criterion)}
 
     @classmethod
     def read(cls, config: Mapping[str, Any]) -> FuzzPlan:
@@ -121,11 +116,12 @@ class FuzzPlan(Plan):
         Runs that do not name their mutations are of versions that had strengths in pixels only.
         """
         try:
-            values = {name: config[name] for name in PLAIN if name in config and name != "control"}  # merged swarms lack some
-            return cls(
-                guide=config["guide"], oracle=tuple(config["oracle"]), train=config.get("train"), options=config["options"],
-                control=bool(config.get("control")), base="rules95", judge=config.get("judge"), **values,
-            )  # fmt: skip
+            values = {name: config[name] for name in by_name(FuzzSettings) if name in config}  # merged swarms lack some
+            control, islands = bool(config.get("control")), config.get("islands", 1)
+            return cls.of(
+                {**values, **config["options"], "oracle": tuple(config["oracle"]), "control": control, "islands": islands},
+                base="rules95",
+            )
         except (KeyError, TypeError):
             raise BadInput(
                 "damaged", "config", "the run's configuration is not that of a campaign: it is damaged or of another command."
@@ -143,20 +139,21 @@ class FuzzPlan(Plan):
         return bool(old == new or (name == "mutations" and old.unfitted() == new))
 
     def read_judge(self) -> Target | None:
-        if isinstance(self.judge, Mapping):
-            read_method("judge", self.judge)  # refuses, and says that it must be given again
-        return None if self.judge is None else open_target(self.judge)
+        judge = self.settings.judge
+        if isinstance(judge, Mapping):
+            read_method("judge", judge)  # refuses, and says that it must be given again
+        return None if judge is None else open_target(judge)
 
     def read_guide(self) -> Guide:
-        return read_guide(self.guide, layers=self.layers, neuron=self.neuron)
+        return read_guide(self.settings.guide, layers=self.settings.layers, neuron=self.settings.neuron)
 
     def effective(self) -> Settings:
-        return self.settings(self.read_guide())
+        return self.loop_settings(self.read_guide())
 
-    def settings(self, guide: Guide, *, sound: bool = False) -> Settings:
+    def loop_settings(self, guide: Guide, *, sound: bool = False) -> Settings:
         """The guide's published settings, over which the user's options go; of sound, its mutations and validity."""
         defaults = {"mutations": self.base, **guide.defaults, **(SOUND if sound else {})}
-        options = _options("fuzz", Settings, {**defaults, **self.options})
+        options = {**defaults, **self.options}
         return Settings(**{name: _option(name, value) for name, value in options.items()})
 
     def fitted(self, settings: Settings, seeds: Tensor) -> tuple[FuzzPlan, Settings]:
@@ -168,8 +165,7 @@ class FuzzPlan(Plan):
             changes["validity"] = dataclasses.replace(settings.validity, contrast=contrast)
         if mutations.sound:
             changes["validity"] = settings.validity
-        plan = dataclasses.replace(self, options={**self.options, **changes})
-        return plan, dataclasses.replace(settings, **changes)
+        return self.but(**changes), dataclasses.replace(settings, **changes)
 
     def mutations(self) -> Mutations:
         """The mutations alone, to make faults again: the guide need not be one that can be read back."""
@@ -208,34 +204,22 @@ def _option(name: str, value: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SwarmPlan(Plan):
-    """The settings of a swarm; `beside` names its controls."""
-
-    fitness: Any = None
-    preset: str = "default"
-    neuron: str = "channel"
-    labels_from: str = "data"
-    beside: tuple[str, ...] = tuple(controls.NAMES)
+class SwarmPlan(Plan[SwarmSettings]):
+    kind = SwarmSettings
 
     def __post_init__(self) -> None:
-        if self.preset not in PRESETS:
-            raise BadInput(
-                "unknown-name", "preset", f"preset={self.preset!r}: no such preset of a swarm. {near(self.preset, PRESETS)}"
-            )
-        if self.labels_from not in ("data", "prediction"):
-            raise BadInput("out-of-range", "labels_from", f"labels_from={self.labels_from!r}: expected data or prediction.")
-        for name in self.beside:
+        if self.settings.preset not in PRESETS:
+            preset = self.settings.preset
+            raise BadInput("unknown-name", "preset", f"preset={preset!r}: no such preset of a swarm. {near(preset, PRESETS)}")
+        for name in self.settings.beside:
             if name not in controls.NAMES:
                 raise BadInput("unknown-name", "beside", f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
-
-    def config(self) -> dict[str, Any]:
-        changes = {"fitness": stored_method(self.fitness), "train": stored_spec(self.train), "beside": list(self.beside)}
-        return {**vars(self), **changes}
 
     @classmethod
     def read(cls, run: Run, config: Mapping[str, Any]) -> SwarmPlan:
         try:
-            return cls(**{**config["plan"], "beside": tuple(config["plan"]["beside"])})
+            plan = config["plan"]
+            return cls.of({**plan, **plan["options"], "beside": tuple(plan["beside"])})
         except (KeyError, TypeError):
             raise BadInput("damaged", "config", f"{run.path}: its configuration is not that of a swarm: it is damaged.") from None
 
@@ -243,23 +227,21 @@ class SwarmPlan(Plan):
         return name == "fitness" and isinstance(after, str) and self.read_fitness() == read_method("fitness", after)
 
     def oracle(self, target: Target, source: Source) -> str:
-        """A fault is another prediction than the label or, with labels_from='prediction', than that for the seed; of a quantity,
-        one that is far from that for the seed."""
+        """A fault is another prediction than the label or, with labels_from='prediction', than that for the seed; of a regression
+        value, one that is far from that for the seed."""
         if target.bins is not None:
             return "metamorphic"
-        return "label" if source.labels is not None and self.labels_from == "data" else "metamorphic"
+        return "label" if source.labels is not None and self.settings.labels_from == "data" else "metamorphic"
 
     def read_fitness(self) -> Fitness:
-        fitness = self.fitness or PRESETS[self.preset].get("fitness", "excitability")
+        fitness = self.settings.fitness or PRESETS[self.settings.preset].get("fitness", "excitability")
         built: Fitness = read_method("fitness", fitness) if isinstance(fitness, (str, Mapping)) else fitness
         return built
 
-    def effective(self) -> SwarmSettings:
-        return self.settings()
-
-    def settings(self) -> SwarmSettings:
-        options = _options("swarm", SwarmSettings, self.options)
-        preset = {name: value for name, value in PRESETS[self.preset].items() if name != "fitness"}
+    def effective(self) -> SwarmLoop:
+        """What the user named over what the preset says."""
+        preset = {name: value for name, value in PRESETS[self.settings.preset].items() if name != "fitness"}
+        options = self.options
         if isinstance(options.get("inertia"), list):
             options["inertia"] = tuple(options["inertia"])
-        return SwarmSettings(**{**preset, **options})
+        return SwarmLoop(**{**preset, **options})

@@ -9,10 +9,10 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -32,7 +32,6 @@ from neurotest.generate.swarm import Fitness, Settings
 from neurotest.generate.swarm.controls import Control
 from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
-from neurotest.generate.swarm.settings import SwarmOptions
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
@@ -41,6 +40,7 @@ from neurotest.public import public
 from neurotest.runs import codec
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, profile
+from neurotest.settings.generate import SwarmSettings
 from neurotest.target import Profile, Target
 
 GROUP = 100  # seeds searched together, at most
@@ -50,52 +50,41 @@ UNLABELLED = (
 )
 
 
-@public(Settings)
+@public(SwarmSettings)
 def swarm(
     target: AnyTarget | None = None,
     seeds: AnyData | None = None,
     fitness: str | Fitness | None = None,
     *,
-    preset: str | None = None,
-    train: AnyData | None = None,
-    layers: str | None = None,
-    neuron: str | None = None,
-    labels_from: str | None = None,
-    keep_wrong: bool | None = None,
-    limit: int | None = None,
-    beside: Sequence[str] | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
     stop: Callable[[], bool] | None = None,
-    **options: Unpack[SwarmOptions],
+    **settings: Any,
 ) -> SwarmResult:
     """Look for faults in the ball around each seed with swarms led by hidden neurons.
 
     fitness: `excitability` (default), `sensitivity` or `margin`, with options. preset: `default`, `sensitivity-paper`,
     `sensitivity-code`, `excitability-paper`, `excitability-gradient`, of sound `excitability-sound-paper` and `-sound-gradient`.
-    options: fields of `Settings` (norm, radius, ...). train: data that says how far each neuron spreads, for sensitivity.
+    norm, radius, ...: how the swarm moves. train: data that says how far each neuron spreads, for sensitivity.
     labels_from: `data`, or `prediction` for unlabelled seeds.
     beside: controls to run on the same seeds, beyond the budget: `noise`, `pgd`, `margin` (default: all). out: where the run goes
     (None: ./neurotest-runs; False: nothing is written). stop: asked after every round; True ends it so that it can be resumed.
     resume: a run to go on with; it keeps its settings.
     """
-    settings: dict[str, Any] = {
-        "fitness": fitness, "preset": preset, "train": train, "layers": layers, "neuron": neuron, "labels_from": labels_from,
-        "keep_wrong": keep_wrong, "limit": limit, "beside": None if beside is None else tuple(beside),
-        "options": {name: value for name, value in options.items() if value is not None},
-    }  # fmt: skip
+    given = {"fitness": fitness, **settings}
+    if given.get("beside") is not None:
+        given["beside"] = tuple(given["beside"])
     if resume is not None:
 
         def stored_job(run: Run, config: dict[str, Any]) -> _SwarmJob:
-            plan = SwarmPlan.read(run, config).repeated(run, settings)
+            plan = SwarmPlan.read(run, config).repeated(run, given)
             return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run, config["seeds"], seeds), stop)
 
         return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "swarm needs a target and seeds (or resume=RUN to go on with one).")
-    plan = SwarmPlan(**{name: value for name, value in settings.items() if value is not None})
-    return carry_out(_SwarmJob.prepare(plan, open_target(target), seeds, stop), out, progress)
+    return carry_out(_SwarmJob.prepare(SwarmPlan.of(given), open_target(target), seeds, stop), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -126,10 +115,12 @@ class _SwarmJob(Job[SwarmResult]):
 
     @classmethod
     def prepare(cls, plan: SwarmPlan, target: Target, seeds: AnyData, stop: Callable[[], bool] | None) -> _SwarmJob:
-        fitness, settings, source = plan.read_fitness(), plan.settings(), open_data(target, seeds, limit=plan.limit)
-        if source.labels is None and fitness.labels and plan.labels_from == "data":
+        fitness, settings, source = plan.read_fitness(), plan.effective(), open_data(target, seeds, limit=plan.settings.limit)
+        if source.labels is None and fitness.labels and plan.settings.labels_from == "data":
             raise BadInput("no-labels", "seeds", UNLABELLED.format(what=source.what, fitness=fitness.name))
-        chosen = choose_seeds(target, source, build_oracles(target, plan.oracle(target, source)), keep_wrong=plan.keep_wrong)
+        chosen = choose_seeds(
+            target, source, build_oracles(target, plan.oracle(target, source)), keep_wrong=plan.settings.keep_wrong
+        )
         settings.check_shape(tuple(chosen.x.shape[1:]))
         if chosen.levels and settings.norm == "linf" and settings.radius * chosen.levels.steps < 1 - 1e-6:
             raise BadInput(
@@ -139,10 +130,10 @@ class _SwarmJob(Job[SwarmResult]):
                 "seed.",
             )
         spread = train = None
-        if plan.train is not None and getattr(fitness, "scale", None) == "std":
-            train = open_data(target, plan.train)
-            spread = profile(target, train, layers=plan.layers or fitness.layers, neuron=plan.neuron)  # type: ignore[attr-defined]
-        beside = [name for name in plan.beside if not (name == "margin" and fitness.name == "margin")]
+        if plan.settings.train is not None and getattr(fitness, "scale", None) == "std":
+            train = open_data(target, plan.settings.train)
+            spread = profile(target, train, layers=plan.settings.layers or fitness.layers, neuron=plan.settings.neuron)  # type: ignore[attr-defined]
+        beside = [name for name in plan.settings.beside if not (name == "margin" and fitness.name == "margin")]
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
             classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
@@ -169,7 +160,7 @@ class _SwarmJob(Job[SwarmResult]):
         roots = self.seeds.roots
         if self.seeds.bins is not None:
             return self.seeds.expected
-        return np.where((roots.labels >= 0) & (self.plan.labels_from == "data"), roots.labels, roots.predicted)
+        return np.where((roots.labels >= 0) & (self.plan.settings.labels_from == "data"), roots.labels, roots.predicted)
 
     @property
     def group(self) -> int:
@@ -187,8 +178,8 @@ class _SwarmJob(Job[SwarmResult]):
         executor = current()
         stop = self.stop if isinstance(executor, Serial) else never
         shared = Search(
-            self.target, self.fitness, self.settings, self.plan.layers, self.plan.neuron, self.profile, tuple(self.controls),
-            self.plan.oracle(self.target, self.source), stop,
+            self.target, self.fitness, self.settings, self.plan.settings.layers, self.plan.settings.neuron, self.profile,
+            tuple(self.controls), self.plan.oracle(self.target, self.source), stop,
         )  # fmt: skip
         began = time.perf_counter()
         for group, result in executor.run(search, shared, self._groups()):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from neurotest.check.subject import Clock, Subject, inputs_in_time, measured_pac
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput, Remark, near, shell
-from neurotest.jobs.life import other_setting
+from neurotest.jobs.life import resumed
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import described, stored_target, target_config
@@ -29,29 +27,23 @@ from neurotest.jobs.work import Job, carry_out, go_on
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
-from neurotest.scan import BATCH, Progress
+from neurotest.scan import Progress
+from neurotest.settings.analyse import CheckSettings
 from neurotest.target import Target
 
-TIME = 300.0
 KEPT = 0.95  # of the time, for examinations; loading the network and writing the page take the rest
-SETTINGS: dict[str, Any] = {"time": TIME, "only": None, "skip": None, "limit": None, "seed": 0, "batch": BATCH}
 
 
-@public()
+@public(CheckSettings)
 def check(
     target: AnyTarget | None = None,
     data: AnyData | None = None,
     *,
     train: AnyData | None = None,
-    time: float | str | None = None,
-    only: Sequence[str] | None = None,
-    skip: Sequence[str] | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    batch: int | None = None,
     out: str | Path | bool | None = False,
     resume: str | Path | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> CheckResult:
     """Everything that can be said about a network in a few minutes: a verdict, and findings with their evidence.
 
@@ -60,39 +52,18 @@ def check(
     by name (`neurotest list examination`). out: a run is written there (None: a new one in ./neurotest-runs; False: none).
     resume: an interrupted run to go on with; finished examinations stay.
     """
-    given = {
-        "time": None if time is None else read_time(time), "only": only and list(only), "skip": skip and list(skip),
-        "limit": limit, "seed": seed, "batch": batch,
-    }  # fmt: skip
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Check:
-            stored = {name: config[name] for name in SETTINGS}
-            for name, value in given.items():
-                if value is not None and value != stored[name]:
-                    raise other_setting(run, name, value, stored[name])
+            chosen = resumed(CheckSettings, run, config, settings)
             network, source = stored_target(run, target), stored_source(run, config["data"], data, "data")
             training = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
-            return _Check.prepare(network, source, training, stored, inputs=int(config["inputs"]))
+            return _Check.prepare(network, source, training, chosen, inputs=int(config["inputs"]))
 
         return go_on(resume, "check", again, progress, out=None if out is False else out)
     if target is None or data is None:
         raise BadInput("missing", "target", "check needs a target and data (or resume=RUN to go on with a run).")
-    settings = {**SETTINGS, **{name: value for name, value in given.items() if value is not None}}
-    return carry_out(_Check.prepare(open_target(target), data, train, settings), out, progress)
-
-
-def read_time(text: float | str) -> float:
-    """Seconds: `300`, `90s`, `5m` or `1h`.
-
-    >>> read_time("5m"), read_time(90)
-    (300.0, 90.0)
-    """
-    match = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,6})?)\s*(s|m|h)?\s*", str(text))
-    seconds = float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2] or "s"] if match else math.nan
-    if not seconds >= 1:
-        raise BadInput("out-of-range", "time", f"time={str(text)[:40]!r}: expected at least one second, such as 90s, 5m or 1h.")
-    return seconds
+    return carry_out(_Check.prepare(open_target(target), data, train, CheckSettings.of(settings)), out, progress)
 
 
 def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:
@@ -107,10 +78,10 @@ def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list
     return sorted(chosen, key=lambda one: one.order)
 
 
-def takes_all_of(time: float | str, only: Sequence[str] | None, skip: Sequence[str] | None) -> float | None:
-    """Seconds until these examinations end, if one of them goes on until the time is over."""
-    seconds = read_time(time)
-    return KEPT * seconds if any(one.fills for one in examinations(only, skip)) else None
+def takes_all_of(settings: Mapping[str, Any]) -> float | None:
+    """Seconds until the examinations end, if one of them goes on until the time is over."""
+    chosen = CheckSettings.of(settings)
+    return KEPT * float(chosen.time) if any(one.fills for one in examinations(chosen.only, chosen.skip)) else None
 
 
 @dataclass(eq=False)
@@ -118,7 +89,7 @@ class _Check(Job[CheckResult]):
     command = "check"
 
     subject: Subject
-    settings: dict[str, Any]
+    settings: CheckSettings
     chosen: list[Examination]
     of: int
     train: Source | None
@@ -127,24 +98,24 @@ class _Check(Job[CheckResult]):
 
     @classmethod
     def prepare(
-        cls, target: Target, data: AnyData, train: AnyData | None, settings: dict[str, Any], inputs: int | None = None
+        cls, target: Target, data: AnyData, train: AnyData | None, settings: CheckSettings, inputs: int | None = None
     ) -> _Check:
         """inputs: how many are looked at, where a run knows that already."""
-        chosen = examinations(settings["only"], settings["skip"])
-        source = open_data(target, data, limit=settings["limit"])
+        chosen = examinations(settings.only, settings.skip)
+        source = open_data(target, data, limit=settings.limit)
         training = None if train is None else open_data(target, train)
-        pace = measured_pace(target, source, settings["batch"])
-        fitting = inputs or inputs_in_time(pace, settings["time"])
+        pace = measured_pace(target, source, settings.batch)
+        fitting = inputs or inputs_in_time(pace, float(settings.time))
         spread = np.unique(np.linspace(0, len(source) - 1, min(fitting, len(source))).astype(np.int64))
         part = source if len(spread) == len(source) else source.take(spread)
-        subject = Subject(target, part, training, settings["seed"], settings["batch"], words(target, source), pace, spread)
+        subject = Subject(target, part, training, settings.seed, settings.batch, words(target, source), pace, spread)
         return cls(subject, settings, chosen, len(source), training, source)
 
     def config(self) -> dict[str, Any]:
         data, train = stored_spec(self.data), stored_spec(self.train)
         seen = digests(data=self.data, train=self.train)
         about = {"data": data, "train": train, "inputs": len(self.subject.source), "digests": seen}
-        return {**target_config(self.subject.target), **self.settings, **about}
+        return {**target_config(self.subject.target), **self.settings.stored(), **about}
 
     def restore(self, run: Run) -> None:
         self.done = [Examined.read(part) for part in Parts(run)]
@@ -159,7 +130,7 @@ class _Check(Job[CheckResult]):
         spent = sum(one.seconds for one in self.done)
         for number, examination in enumerate(left):
             interrupts.check()
-            rest = max(1.0, KEPT * self.settings["time"] - spent)
+            rest = max(1.0, KEPT * float(self.settings.time) - spent)
             clock = Clock.start(rest * examination.share / sum(one.share for one in left[number:]))
             self._tick(progress)
             examined = dataclasses.replace(self._examine(examination, clock), seconds=clock.spent)

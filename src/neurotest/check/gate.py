@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.campaign.faults import FaultSet, load_faults
-from neurotest.checks import number
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
@@ -21,6 +20,7 @@ from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, s
 from neurotest.jobs.stored import target_config
 from neurotest.public import public
 from neurotest.scan import Progress, batches, check_labels, fit
+from neurotest.settings.analyse import GateSettings
 from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.stats.comparison import holm
 from neurotest.stats.paired import mcnemar, paired_difference
@@ -122,23 +122,15 @@ def _points(share: float) -> str:
     return f"{100 * share:+.2f}"
 
 
-@public()
+@public(GateSettings)
 def gate(
     old: AnyTarget,
     new: AnyTarget,
     data: AnyData,
     *,
-    faults: str | Path | FaultSet | None = None,
-    faults_data: AnyData | None = None,
-    max_loss: float = 0.005,
-    class_loss: float = 0.05,
-    min_fixed: float | None = None,
-    alpha: float = 0.05,
-    certain: bool = False,
-    limit: int | None = None,
-    batch: int = 250,
     out: str | Path | bool | None = False,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> GateResult:
     """May the new network replace the old one? Compared input by input on labelled data neither was trained on.
 
@@ -148,19 +140,16 @@ def gate(
     interval, which takes more data. faults: a run of `fuzz` or a faults file (faults_data: where its seeds are; the data by
     default).
     """
-    for name, value in (("max_loss", max_loss), ("class_loss", class_loss), ("min_fixed", min_fixed)):
-        if value is not None:
-            number(name, value, "a share, such as 0.005", least=0, most=1)
-    number("alpha", alpha, "0.05 is usual", above=0, below=1)
+    chosen = GateSettings.of(settings)
     before, after = open_target(old), open_target(new)
-    source = open_data(before, data, limit=limit)
-    right = [_right(target, source, batch, progress, step) for step, target in enumerate((before, after))]
+    source = open_data(before, data, limit=chosen.limit)
+    right = [_right(target, source, chosen.batch, progress, step) for step, target in enumerate((before, after))]
     labels = np.asarray(source.labels)
     classes = tuple(before.classes or source.classes or ())
     parts = [Change.of(class_name(int(c), classes), *(one[labels == c] for one in right)) for c in np.unique(labels)]
-    kept, families, notes = _kept(before, after, faults, faults_data if faults_data is not None else data)
+    kept, families, notes = _kept(before, after, chosen.faults, data if chosen.faults_data is None else chosen.faults_data)
     every = Change.of("all", *right)
-    reasons = [*_reasons(every, parts, max_loss, class_loss, alpha, certain), *_fault_reasons(kept, min_fixed)]
+    reasons = [*_reasons(every, parts, chosen), *_fault_reasons(kept, chosen.min_fixed)]
     if before.fingerprint == after.fingerprint:
         notes += ("both networks are the same: nothing can differ.",)
     result = GateResult(
@@ -198,20 +187,18 @@ def _right(target: Target, source: Source, batch: int, progress: Progress | None
     return np.concatenate(parts)
 
 
-def _reasons(
-    every: Change, parts: Sequence[Change], max_loss: float, class_loss: float, alpha: float, certain: bool
-) -> list[str]:
+def _reasons(every: Change, parts: Sequence[Change], settings: GateSettings) -> list[str]:
     reasons = []
-    apart = every.difference
+    apart, max_loss, alpha = every.difference, settings.max_loss, settings.alpha
     if apart.value < -max_loss:
         reasons.append(f"accuracy falls by {-100 * apart.value:.2f} points, {100 * max_loss:g} are allowed")
     elif every.broken > every.fixed and every.p < alpha:
         reasons.append(f"it breaks more than it fixes, beyond chance (p {every.p:.2g})")
-    elif certain and apart.low < -max_loss:
+    elif settings.certain and apart.low < -max_loss:
         reasons.append(f"a fall by {-100 * apart.low:.2f} points cannot be ruled out, {100 * max_loss:g} are allowed")
     corrected = holm([one.p for one in parts])
     for one, p in zip(parts, corrected, strict=True):
-        if one.difference.value < -class_loss and p < alpha:
+        if one.difference.value < -settings.class_loss and p < alpha:
             reasons.append(f"class {one.name} falls by {-100 * one.difference.value:.1f} points (p {p:.2g})")
     return reasons
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from neurotest.cli import options as opt
-from neurotest.cli import show
+from neurotest.settings.analyse import CheckSettings
 
 if TYPE_CHECKING:
     from neurotest.check import CheckResult
@@ -16,43 +16,27 @@ if TYPE_CHECKING:
 SHOWN = 12  # findings on the terminal
 
 
-@opt.takes_target
-@opt.takes_workers
-@opt.reports_result
-@opt.holds("alarms", "accuracy", "inputs", "of", "seconds", "examinations.*", "findings.*")
+@opt.command(
+    CheckSettings, workers=True, numbers=("alarms", "accuracy", "inputs", "of", "seconds", "examinations.*", "findings.*")
+)
 def check(
     target: opt.Target = None,
     data: Annotated[str | None, typer.Argument(help="Inputs it was not trained on, labelled if possible.")] = None,
-    train: Annotated[str | None, typer.Option("--train", help="Training data, for what compares with it.")] = None,
-    time: Annotated[str, typer.Option("--time", help="How long all of it may take: 90s, 5m, 1h.")] = "5m",
-    only: Annotated[
-        list[str] | None, typer.Option("--only", help="Only this examination (`neurotest list examination`); repeat for several.")
-    ] = None,
-    skip: Annotated[list[str] | None, typer.Option("--skip", help="Leave this examination out; repeat for several.")] = None,
     junit: Annotated[Path | None, typer.Option("--junit", help="Write the alarms as JUnit XML, for a build server.")] = None,
-    resume: opt.Resume = None,
     again: opt.TargetAgain = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Look at everything in a few minutes: accuracy, labels, weak slices, backdoor patches, attacks, fuzzing, coverage."""
-    opt.start_or_resume("check", "TARGET and DATA", target is not None and data is not None, resume)
+    call.needs(target=again or target, data=data)
     from neurotest.check import check as look
     from neurotest.check.api import takes_all_of
     from neurotest.cli.junit import write_junit
 
-    loaded = opt.open_target(again or target, description, resume)
-    seconds = None if resume is not None else takes_all_of(time, only, skip)
-    with show.ticking("checking", quiet=bool(quiet), seconds=seconds) as progress:
-        result = look(
-            loaded, data, train=train, time=time, only=only or None, skip=skip or None, limit=limit, seed=seed, batch=batch,
-            out=out, resume=resume, progress=progress,
-        )  # fmt: skip
+    loaded = call.open_target(again or target)
+    seconds = None if call.resume is not None else takes_all_of(call.settings)
+    with call.ticking("checking", seconds=seconds) as progress:
+        result = look(loaded, data, **call.settings, progress=progress)
     if junit is not None:
         write_junit(junit, result)
     return result.to_dict(), lambda: print_result(result)

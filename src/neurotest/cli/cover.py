@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
-from neurotest.errors import BadInput, command
+from neurotest.errors import command
+from neurotest.settings.analyse import CoverSettings
 
 if TYPE_CHECKING:
     from neurotest.coverage import Coverage
@@ -19,63 +19,34 @@ WITH_TRAINING = ("nc", "kmnc:1000", "nbc", "tknc", "nlc")
 CLASSES = 24  # rows of a table by class
 
 
-@opt.takes_target
-@opt.takes_workers
-@opt.reports_result
-@opt.holds("criteria.*", "inputs", "memory")
+@opt.command(CoverSettings, workers=True, numbers=("criteria.*", "inputs", "memory"))
 def cover(
     target: Annotated[str, typer.Argument(help="zoo:NAME or py:FILE_OR_MODULE:CALLABLE")],
     data: Annotated[
         str, typer.Argument(help="Inputs: npz:FILE#x,y  dir:FOLDER  idx:FOLDER/PREFIX  zoo:NAME/SPLIT, with [:N] for a slice")
     ],
-    criteria: Annotated[
-        list[str] | None, typer.Option("--criteria", help="kmnc:1000, nlc, ... (`neurotest list criterion`); repeat for several.")
-    ] = None,
-    train: Annotated[str | None, typer.Option("--train", help="Training data, for criteria that compare with it.")] = None,
-    profile: Annotated[Path | None, typer.Option("--profile", help="A saved profile instead of --train.")] = None,
-    by: Annotated[str | None, typer.Option("--by", help="class: measure every class as well.")] = None,
-    memory: Annotated[float, typer.Option("--memory", help="Gigabytes the states may need.")] = 2.0,
     per_layer: Annotated[bool, typer.Option("--per-layer/--no-per-layer", help="Show every layer's numbers.")] = True,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep profiles in the cache.")] = False,
     plan: opt.Plan = False,
-    layers: opt.Layers = None,
-    neuron: opt.Neuron = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    strict: opt.Strict = False,
-    quiet: opt.Quiet = False,
     verbose: opt.Verbose = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Measure coverage: how much of the network the inputs exercise. It does not say how good they are as tests."""
-    if by not in (None, "class"):
-        raise BadInput("out-of-range", "by", f"--by {by}: expected class.")
-    if not memory > 0:
-        raise BadInput("out-of-range", "memory", f"--memory {memory:g}: expected gigabytes above 0.")
     from neurotest.coverage import cover as measure
-    from neurotest.target import load
 
-    loaded = load(target, **description)
-    chosen = criteria or list(WITH_TRAINING if train or profile else DEFAULT)
+    settings = call.settings
+    trained = settings.get("train") or settings.get("profile")
+    settings.setdefault("criteria", list(WITH_TRAINING if trained else DEFAULT))
+    loaded = call.open_target(target)
     if plan:
         from neurotest.coverage.forecast import forecast_cover
 
-        forecast = forecast_cover(
-            loaded, data, chosen, train=None if profile else train, batch=batch, limit=limit, by="class" if by else None,
-            layers=layers, neuron=neuron, memory=memory * 1e9, seed=seed,
-        )  # fmt: skip
+        forecast = forecast_cover(loaded, data, **settings)
         return forecast.to_dict(), lambda: show.forecast(forecast)
-    with show.ticking("covering", quiet=quiet) as progress:
-        coverage = measure(
-            loaded, data, chosen, train=train, profile=profile, layers=layers, neuron=neuron, by="class" if by else None,
-            memory=memory * 1e9, seed=seed, limit=limit, batch=batch, strict=strict, cache=not no_cache, out=out,
-            progress=progress, tell=lambda text: show.remark(text, quiet=quiet),
-        )  # fmt: skip
+    with call.ticking("covering") as progress:
+        coverage = measure(loaded, data, **settings, progress=progress, tell=lambda text: show.remark(text, quiet=call.quiet))
     if verbose:
-        show.remark(f"the criteria needed about {coverage.memory / 1e6:.0f} MB of memory", quiet=quiet)
+        show.remark(f"the criteria needed about {coverage.memory / 1e6:.0f} MB of memory", quiet=call.quiet)
     return coverage.to_dict(), lambda: tables(coverage, per_layer=per_layer)
 
 

@@ -9,7 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
-from neurotest.errors import BadInput
+from neurotest.settings.analyse import DescribeSettings
 
 if TYPE_CHECKING:
     from neurotest.semantics.descriptions import Descriptions
@@ -17,44 +17,24 @@ if TYPE_CHECKING:
 SHOWN = 5  # descriptions per layer on the screen
 
 
-@opt.takes_target
-@opt.takes_workers
-@opt.reports_result
+@opt.command(DescribeSettings, workers=True)
 def describe(
     target: opt.Target = None,
     data: Annotated[
         str | None,
         typer.Argument(help="Inputs that exemplars are taken from, best the training set: zoo:NAME/train, dir:FOLDER ..."),
     ] = None,
-    method: Annotated[str, typer.Option("--method", help="A name of `neurotest list describer`, with options.")] = "combined",
-    k: Annotated[int, typer.Option("--k", help="Exemplars per neuron.")] = 15,
-    quantile: Annotated[float, typer.Option("--quantile", help="Level of a neuron's values at which masks are cut.")] = 0.99,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Neither use nor keep what was described before.")] = False,
-    layers: opt.Layers = None,
-    resume: opt.Resume = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    strict: opt.Strict = False,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Describe neurons in words and show the inputs that activate them most: a table, contact sheets, a page."""
-    opt.start_or_resume("describe", "TARGET and DATA", target is not None, resume)
-    if resume is None and data is None and not method.startswith(("csv", "attributes")):
-        raise BadInput(
-            "missing", "data", "DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y."
-        )
+    imported = str(call.settings.get("method")).startswith(("csv", "attributes"))  # they need no exemplars
+    call.needs(target=target, data=data or imported)
     from neurotest.semantics.describe.work import recorded
 
-    loaded = opt.open_target(target, description, resume)
-    with show.ticking("describing", quiet=quiet) as progress:
-        table, place, summary = recorded(
-            loaded, data, method, layers, out=out, resume=resume, k=k, quantile=quantile, batch=batch, seed=seed, limit=limit,
-            strict=bool(strict), cache=not no_cache, progress=progress,
-        )  # fmt: skip
+    loaded = call.open_target(target)
+    with call.ticking("describing") as progress:
+        table, place, summary = recorded(loaded, data, **call.settings, progress=progress)
     content = {
         **summary,
         "method": table.method,

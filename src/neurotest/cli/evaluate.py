@@ -10,53 +10,24 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import command
+from neurotest.settings.analyse import EvaluateSettings
 
 
-@opt.overrides_target
-@opt.takes_workers
-@opt.reports_result
+@opt.command(EvaluateSettings, on="run", workers=True)
 def evaluate(
     runs: Annotated[list[Path], typer.Argument(help="Runs of attack, diff, fuzz, illuminate, select, swarm; several: compared.")],
-    train: Annotated[str | None, typer.Option("--train", help="Training data: how many inputs lie outside its manifold?")] = None,
-    extractor: Annotated[
-        str, typer.Option("--extractor", help="Network that makes the features: target, reference, or a target's spec.")
-    ] = "target",
-    layer: Annotated[
-        str, typer.Option("--extractor-layer", help="last_hidden, globs over layer names, or output (it returns features).")
-    ] = "last_hidden",
-    extractor_weights: Annotated[
-        Path | None, typer.Option("--extractor-weights", help="State dict for an extractor py:...")
-    ] = None,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", help="A number that must be had (fid, kid, ...); if it cannot, exit 2.")
-    ] = None,
-    faults_only: Annotated[bool, typer.Option("--faults-only", help="Judge only what fails.")] = False,
-    corrected: Annotated[bool, typer.Option("--corrected", help="Entropy with Miller and Madow's correction.")] = False,
-    paired: Annotated[bool, typer.Option("--paired", help="Compare seed by seed (seeds that all suites share).")] = False,
-    class_bias: Annotated[
-        str | None, typer.Option("--class-bias", help="Labelled data: do faults favour classes whose inputs cover more?")
-    ] = None,
-    limit: Annotated[int, typer.Option("--limit", help="Outputs judged per suite; larger ones are drawn from at random.")] = 5000,
-    out: opt.Out = None,
-    batch: opt.Batch = 250,
-    seed: opt.Seed = 0,
-    quiet: opt.Quiet = False,
     *,
-    network: Any = None,
+    call: opt.Call,
 ) -> opt.Result:
     """Judge test suites: fault rate, diversity, naturalness, impartiality, each compared with random and the clean suite."""
     from neurotest.evaluate import evaluate as judge_all
 
-    with show.ticking("judging suites", quiet=quiet) as progress:
-        result = judge_all(
-            *runs, target=network, train=train, extractor=extractor, layer=layer, weights=extractor_weights, metrics=metric or (),
-            faults_only=faults_only, corrected=corrected, paired=paired, classes=class_bias, limit=limit, batch=batch, seed=seed,
-            out=out, progress=progress,
-        )  # fmt: skip
+    with call.ticking("judging suites") as progress:
+        result = judge_all(*runs, target=call.network, **call.settings, progress=progress)
     content = result.to_dict()
     for name, one in content["suites"].items():
         for warning in one["warnings"]:
-            show.remark(f"{name}: {warning}", quiet=quiet)
+            show.remark(f"{name}: {warning}", quiet=call.quiet)
     return content, lambda: _show(content, result.table())
 
 

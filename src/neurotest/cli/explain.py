@@ -10,31 +10,21 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput
+from neurotest.settings.analyse import ExplainSettings
 
 SHOWN = 20  # substitutions in a table
 
 
-@opt.overrides_target
-@opt.reports_result
+@opt.command(ExplainSettings, on="run")
 def explain(
     run: Annotated[Path, typer.Argument(help="The run of a campaign.")],
     fault: Annotated[
         str | None,
         typer.Argument(help="A fault's number or image; RUN#NUMBER works, too (none: what all faults share)."),
     ] = None,
-    train: Annotated[str | None, typer.Option("--train", help="Data to describe neurons with (default: the run's own).")] = None,
-    describe: Annotated[str | None, typer.Option("--describe", help="A describer (`neurotest list describer`).")] = None,
-    encoder: Annotated[str | None, typer.Option("--encoder", help="How paths are compared (`neurotest list encoder`).")] = None,
-    critical: Annotated[
-        str | None, typer.Option("--critical", help="How neurons are chosen (`neurotest list critical`).")
-    ] = None,
-    depth: Annotated[int | None, typer.Option("--depth", help="How many layers a path has.")] = None,
-    layers: opt.Layers = None,
-    limit: Annotated[int, typer.Option("--limit", help="Faults, and as many others, that are read for a whole campaign.")] = 500,
     out: Annotated[Path | None, typer.Option("--out", help="Write it to this .html, .md or .json file too.")] = None,
-    quiet: opt.Quiet = False,
     *,
-    network: Any = None,
+    call: opt.Call,
 ) -> opt.Result:
     """Explain a fault: the deciding neurons, their descriptions and maps, and where its path leaves that of the seed."""
     from neurotest.campaign.explain import Explanation
@@ -43,11 +33,9 @@ def explain(
 
     check_ending(out)
     run, fault = opt.run_and_fault(run, fault)
-    options: dict[str, Any] = {"describe": describe, "encoder": encoder, "critical": critical, "depth": depth, "layers": layers}
-    opt.at_least("depth", depth)
-    result = make(run, fault, target=network, train=train, limit=limit, **{k: v for k, v in options.items() if v is not None})
+    result = make(run, fault, target=call.network, **call.settings)
     if out is not None:
-        show.remark(f"written to {write_explanation(result, out)}", quiet=quiet)
+        show.remark(f"written to {write_explanation(result, out)}", quiet=call.quiet)
     return result.to_dict(), lambda: print_fault(result) if isinstance(result, Explanation) else print_patterns(result)
 
 

@@ -11,6 +11,7 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli.helping import common
 from neurotest.errors import command
+from neurotest.settings.generate import FuzzSettings
 
 if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult
@@ -36,27 +37,15 @@ NUMBERS = (
 
 # What its help shows.
 USUAL = (
-    "guide", "forwards", "seconds", "until_dry", "resume", "out", "oracle", "mutations", "train", "weights", "workers", "json",
+    "guide", "forwards", "seconds", "dry", "resume", "out", "oracle", "mutations", "train", "weights", "workers", "json",
 )  # fmt: skip
 
 
-@opt.takes_workers
-@opt.takes_target
-@opt.reports_result
-@opt.holds(*NUMBERS)
+@opt.command(FuzzSettings, workers=True, numbers=NUMBERS)
 @common(*USUAL)
 def fuzz(
     target: opt.Target = None,
     seeds: Annotated[str | None, typer.Argument(help="Inputs to start from, labelled unless --oracle says otherwise.")] = None,
-    guide: Annotated[
-        str,
-        typer.Option(
-            "--guide",
-            help="goals: forecasts what mutations do and runs what is new; the only one that finds more families than random. "
-            "random: the baseline. A criterion (kmnc:1000, nlc, ...) or deephunter: raises coverage; finds fewer than random. "
-            "tensorfuzz: logits far from all before, for faults many small steps away. nsgen: other decision paths.",
-        ),
-    ] = "goals",
     goal: Annotated[
         list[str] | None,
         typer.Option(
@@ -66,136 +55,57 @@ def fuzz(
     aim: Annotated[
         list[str] | None, typer.Option("--aim", help="Faults the guide goals looks for above all: 'stop sign -> *'; repeatable.")
     ] = None,
-    iterations: Annotated[int | None, typer.Option("--iterations", help="Stop after so many turns of seeds.")] = None,
-    forwards: Annotated[int | None, typer.Option("--forwards", help="Stop after so many forward passes.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Stop after so many seconds of wall clock, all included.")
-    ] = None,
-    max_outputs: Annotated[int | None, typer.Option("--max-outputs", help="Stop after so many outputs.")] = None,
-    faults: Annotated[int | None, typer.Option("--faults", help="Stop after so many faults.")] = None,
-    until_dry: Annotated[
+    dry: Annotated[
         bool, typer.Option("--until-dry", help="Stop when the next 1,000 forward passes promise little that is new.")
     ] = False,
-    dry_below: Annotated[
-        float | None,
-        typer.Option("--dry-below", help="Of --until-dry: stop below N expected new goals per 1,000 passes (default 5)."),
-    ] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Go on with this campaign (a budget given here wins).")] = None,
     again: opt.TargetAgain = None,
-    train: Annotated[str | None, typer.Option("--train", help="Training data, for guides that compare with it.")] = None,
-    oracle: Annotated[
-        list[str] | None, typer.Option("--oracle", help="label (default), metamorphic, quantised:int8, ...; repeat for several.")
-    ] = None,
-    mutations: Annotated[
-        str | None,
-        typer.Option("--mutations", help="rules95 (default), rules98, deephunter, tensorfuzz, nss, mild; for audio data: audio."),
-    ] = None,
-    validity: Annotated[
-        str | None,
-        typer.Option(
-            "--validity", help="valid:alpha=0.2,beta=0.4, or nsgen-paper, nsgen-code, nlc-code, deephunter; of sound audible."
-        ),
-    ] = None,
-    energy: Annotated[str | None, typer.Option("--energy", help="constant or potential.")] = None,
-    tries: Annotated[int | None, typer.Option("--tries", help="Mutants per turn of a seed (default 64).")] = None,
-    max_depth: Annotated[int | None, typer.Option("--max-depth", help="Mutations on top of each other (default 5).")] = None,
-    reuse_failures: Annotated[bool, typer.Option("--reuse-failures", help="Let faults become seeds.")] = False,
-    only_accepted: Annotated[
-        bool, typer.Option("--only-accepted", help="Drop faults the guide would not keep, as the papers' loops do.")
-    ] = False,
-    keep_wrong: opt.KeepWrong = False,
-    keep: Annotated[
-        int, typer.Option("--keep", help="Images kept per family; all other faults are rows that can be replayed.")
-    ] = 5,
-    disk: Annotated[float, typer.Option("--disk", help="Megabytes of images, at most.")] = 200,
-    control: Annotated[
-        bool, typer.Option("--control/--no-control", help="Let a random campaign of equal forward passes run beside it.")
-    ] = True,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            "--judge", help="A second, better network that says which faults are valid (default: a learner of the seeds)."
-        ),
-    ] = None,
-    islands: Annotated[
-        int | None,
-        typer.Option(
-            "--islands",
-            help="Fuzzers that share the seeds and tell each other what they learned; part of the campaign, whatever the number "
-            "of workers (default 1, with --workers or --ray 8).",
-        ),
-    ] = None,
     plan: opt.Plan = False,
-    layers: opt.Layers = None,
-    neuron: opt.Neuron = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 256,
-    threads: opt.Threads = None,
     json: opt.Json = False,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Mutate seeds and keep what breaks the network. Ctrl-C stops it, --resume continues."""
-
-    if str(description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
-        max_outputs = max_outputs or int(description.pop("outputs"))
-    dry = dry_below if dry_below is not None else DRY if until_dry else None
-    budget = {"iterations": iterations, "forwards": forwards, "seconds": seconds, "outputs": max_outputs, "faults": faults,
-              "until_dry": dry}  # fmt: skip
-    opt.start_or_resume("fuzz", "TARGET and SEEDS", target is not None and seeds is not None, resume)
+    settings = call.settings
+    if str(call.description.get("outputs")).isdigit():  # `--outputs 1000` once was the budget, and still is
+        settings.setdefault("outputs", int(call.description.pop("outputs")))
+    if dry:
+        settings.setdefault("until_dry", DRY)
+    call.needs(target=target, seeds=seeds)
     began = time.monotonic()
-    opt.set_threads(threads)
     from neurotest.campaign import fuzz as start
     from neurotest.campaign.clock import counting_from
     from neurotest.cli.screen import Screen
 
-    loaded = opt.open_target(again or target, description, resume)
-    limits: dict[str, Any] = {"keep": keep, "disk": None if disk is None else disk * 1e6}
-    settings: dict[str, Any] = {
-        "mutations": mutations, "validity": validity, "energy": energy, "tries": tries, "max_depth": max_depth,
-        "reuse_failures": reuse_failures or None, "every_fault": False if only_accepted else None, "seed": seed, "batch": batch,
-    }  # fmt: skip
-    guide = with_goals(guide, goal, aim)
+    loaded = call.open_target(again or target)
+    if goal or aim:
+        settings["guide"] = with_goals(settings.get("guide"), goal, aim)
     if plan:
-        return planned(loaded, seeds, guide, resume, budget, control, limit, train, oracle, layers, neuron, settings)
-    screen = Screen(json=json, quiet=quiet, classes=getattr(loaded, "classes", None), started=began)
+        return planned(loaded, seeds, call)
+    screen = Screen(json=json, quiet=call.quiet, classes=getattr(loaded, "classes", None), started=began)
     try:
         with counting_from(began):
-            result = start(
-                loaded, seeds, guide, train=train, oracle=oracle, keep_wrong=keep_wrong, limit=limit, layers=layers,
-                neuron=neuron, **limits, control=control, judge=judge, islands=islands, out=out, resume=resume, watch=screen,
-                **{k: v for k, v in {**settings, **budget}.items() if v is not None},
-            )  # fmt: skip
+            result = start(loaded, seeds, **settings, watch=screen)
     finally:
         screen.close()
     return result.to_dict(), lambda: print_result(result)
 
 
-def planned(
-    loaded: Any, seeds: str | None, guide: Any, resume: Path | None, budget: dict[str, Any], control: bool, limit: int | None,
-    train: str | None, oracle: list[str] | None, layers: str | None, neuron: str | None, settings: dict[str, Any],
-) -> opt.Result:  # fmt: skip
+def planned(loaded: Any, seeds: str | None, call: opt.Call) -> opt.Result:
     """What the campaign will take."""
     from neurotest.campaign.forecast import forecast_fuzz
     from neurotest.cli import show
     from neurotest.errors import BadInput
 
-    if resume is not None or seeds is None:
-        raise BadInput("conflict", "plan", "--plan with --resume: what is left depends on the run; leave one of them out.")
-    forecast = forecast_fuzz(
-        loaded, seeds, guide, budget=budget, control=control, limit=limit, train=train, oracle=oracle, layers=layers,
-        neuron=neuron, **settings,
-    )  # fmt: skip
+    if call.resume is not None or seeds is None:
+        raise BadInput(
+            "conflict", "estimate", "--estimate with --resume: what is left depends on the run; leave one of them out."
+        )
+    forecast = forecast_fuzz(loaded, seeds, **call.settings)
     return forecast.to_dict(), lambda: show.forecast(forecast)
 
 
 def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | None) -> Any:
     """The guide with the goals that were asked for; aims come on top of the others."""
-    if not goals and not aims:
-        return guide
     import dataclasses
 
     from neurotest.errors import BadInput

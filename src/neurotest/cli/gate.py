@@ -11,45 +11,28 @@ from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.cli.generate import load_targets
 from neurotest.errors import BadInput
+from neurotest.settings.analyse import GateSettings
 
 SHOWN = 10
 
 
-@opt.takes_target
-@opt.reports_result
-@opt.holds(
-    "inputs", "accuracy.*", "fixed", "broken", "p", "difference", "difference_interval.*", "by_class.*", "kept.*",
-    "by_family.*",
+@opt.command(
+    GateSettings,
+    numbers=(
+        "inputs", "accuracy.*", "fixed", "broken", "p", "difference", "difference_interval.*", "by_class.*", "kept.*",
+        "by_family.*",
+    ),
 )  # fmt: skip
 def gate(
     old: Annotated[str, typer.Argument(help="The network in use: zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:FILE, ...")],
     new: Annotated[str, typer.Argument(help="The network that is to replace it.")],
     data: Annotated[str, typer.Argument(help="Labelled data that neither was trained on.")],
-    faults: Annotated[
-        Path | None, typer.Option("--faults", help="A run of fuzz, or a faults file: compared by family, too.")
-    ] = None,
-    faults_data: Annotated[
-        str | None, typer.Option("--faults-data", help="Where the seeds of a faults file are (default: DATA).")
-    ] = None,
     weights: Annotated[
         list[Path] | None, typer.Option("--weights", help="State dict of the py: targets; repeat it: one for each, in order.")
     ] = None,
     new_weights: Annotated[Path | None, typer.Option("--new-weights", help="State dict of the new network.")] = None,
-    max_loss: Annotated[float, typer.Option("--max-loss", help="Accuracy may fall by so much.")] = 0.005,
-    class_loss: Annotated[float, typer.Option("--class-loss", help="That of a class by so much, unless by chance.")] = 0.05,
-    min_fixed: Annotated[
-        float | None, typer.Option("--min-fixed", help="Share of the kept faults that the new network must get right.")
-    ] = None,
-    alpha: Annotated[float, typer.Option("--alpha", help="Level of McNemar's exact test.")] = 0.05,
-    certain: Annotated[
-        bool, typer.Option("--certain", help="The interval must rule out a fall by more than --max-loss.")
-    ] = False,
-    out: opt.Out = None,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Decide whether a new network may replace the old one; exit 1 if not. By class and fault family, with McNemar's test."""
     files = list(weights or [])
@@ -65,14 +48,11 @@ def gate(
             raise BadInput("missing", "weights", "--new-weights: and the old network's? Give --weights, too.")
     from neurotest.check.gate import gate as run
 
-    before, after = load_targets([old, new], files, description, None)
-    with show.ticking("comparing", quiet=quiet) as progress:
-        result = run(
-            before, after, data, faults=faults, faults_data=faults_data, max_loss=max_loss, class_loss=class_loss,
-            min_fixed=min_fixed, alpha=alpha, certain=certain, limit=limit, batch=batch, out=out, progress=progress,
-        )  # fmt: skip
+    before, after = load_targets([old, new], files, call.description, None)
+    with call.ticking("comparing") as progress:
+        result = run(before, after, data, **call.settings, progress=progress)
     content = result.to_dict()
-    return content, lambda: _show(content, quiet), int(not result.may_replace)
+    return content, lambda: _show(content, call.quiet), int(not result.may_replace)
 
 
 def _show(content: dict[str, Any], quiet: bool) -> None:

@@ -10,6 +10,7 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput, command
+from neurotest.settings.select import ExportSettings, LabelsSettings
 
 SHOWN = 20  # rows of a table
 ACTIONS = {
@@ -20,7 +21,7 @@ ACTIONS = {
 }
 
 
-@opt.reports_result
+@opt.command(LabelsSettings, on="")
 def labels(
     run: Annotated[Path, typer.Argument(help="An adaptive selection.")],
     action: Annotated[
@@ -37,27 +38,24 @@ def labels(
             "the name of its file or its position."
         ),
     ] = None,
-    by: Annotated[str, typer.Option("--by", help="Who labelled.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="add: labels of the file go before those of the run.")] = False,
-    confirmed: Annotated[
-        bool,
-        typer.Option("--confirmed", help="add: somebody looked at this folder, the network is right where nothing was moved."),
-    ] = False,
+    *,
+    call: opt.Call,
 ) -> opt.Result:
     """Add labels from a file to an adaptive selection. `neurotest select --resume RUN` then proposes the next batch."""
     if action not in ACTIONS:
         raise BadInput(
             "unknown-name", "action", f"{action!r}: expected one of {', '.join(f'`{line}`' for line in ACTIONS.values())}."
         )
-    for name, value in (("replace", replace), ("confirmed", confirmed)):
-        if value and action != "add":
+    settings = LabelsSettings.of(call.settings)
+    for name in ("replace", "confirmed"):
+        if getattr(settings, name) and action != "add":
             raise BadInput("conflict", name, f"--{name} goes with `{ACTIONS['add']}`: leave it out.")
     if action in ("show", "history"):
         if file is not None:
             raise BadInput("conflict", "file", f"{action} {file}: `{ACTIONS[action]}` takes no file; `{ACTIONS['add']}` does.")
         return _shown(run, history=action == "history")
     if action == "undo":
-        return _undone(run, file, by)
+        return _undone(run, file, settings.by)
     if file is None:
         raise BadInput(
             "missing",
@@ -66,7 +64,7 @@ def labels(
         )
     from neurotest.select.adaptive.labelling import add_labels
 
-    result = add_labels(run, file, by, replace=replace, confirmed=confirmed)
+    result = add_labels(run, file, **vars(settings))
     return result, lambda: print(_added(result, run))
 
 
@@ -183,20 +181,15 @@ def tell_round(proposal: dict[str, Any]) -> None:
         print("labels that look wrong: " + ", ".join(_input({"position": p, "file": file}) for p, file in pairs))
 
 
-@opt.reports_result
+@opt.command(ExportSettings, on="")
 def export(
     run: Annotated[Path, typer.Argument(help="A run of `neurotest select`; for --format faults, of fuzz or merge.")],
     form: Annotated[
         str, typer.Option("--format", help="csv, folder (one per class the network says) or label-studio; of campaigns faults")
     ],
     out: Annotated[Path, typer.Option("--out", help="File or folder to write.")],
-    method: Annotated[str | None, typer.Option("--method", help="Whose picks (default: the run's first method).")] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="All rounds of an adaptive selection, with labels, instead of what is pending.")
-    ] = False,
-    per_family: Annotated[
-        int | None, typer.Option("--per-family", help="faults: how many of each family, the smallest changes first (3).")
-    ] = None,
+    *,
+    call: opt.Call,
 ) -> opt.Result:
     """Export picks as a table, a folder of images or Label Studio tasks, or faults as a file of recipes.
 
@@ -204,12 +197,12 @@ def export(
     of recipes without images, which pytest and `neurotest gate` run again.
     """
     if form == "faults":
-        return _faults(run, out, per_family, method, every)
-    if per_family is not None:
+        return _faults(run, out, call.settings)
+    if "per_family" in call.settings:
         raise BadInput("conflict", "per_family", "--per-family goes with --format faults: leave it out.")
     from neurotest.select.exchange import export as write
 
-    result = write(run, form, out, method=method, every=every)
+    result = write(run, form, out, **call.settings)
 
     def print_result() -> None:
         rounds = result["rounds"]
@@ -221,13 +214,12 @@ def export(
     return result, print_result
 
 
-def _faults(run: Path, out: Path, per_family: int | None, method: str | None, every: bool) -> opt.Result:
-    if method is not None or every:
+def _faults(run: Path, out: Path, settings: dict[str, Any]) -> opt.Result:
+    if settings.keys() - {"per_family"}:
         raise BadInput("conflict", "format", "--method and --all are of selections: --format faults takes neither.")
     from neurotest.campaign.faults import export_faults
-    from neurotest.campaign.stored_faults import PER_FAMILY
 
-    result = export_faults(run, out, per_family=PER_FAMILY if per_family is None else per_family)
+    result = export_faults(run, out, **settings)
 
     def print_result() -> None:
         print(f"{result['exported']} faults of {result['families']} families in {result['out']}")

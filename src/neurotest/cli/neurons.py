@@ -10,37 +10,24 @@ import typer
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput
+from neurotest.settings.analyse import NeuronsSettings
 
 if TYPE_CHECKING:
     from neurotest.campaign.neurons import Neurons
 
 
-@opt.overrides_target
-@opt.reports_result
+@opt.command(NeuronsSettings, on="run")
 def neurons(
     run: Annotated[Path, typer.Argument(help="A run of swarm or fuzz.")],
-    top: Annotated[int, typer.Option("--top", help="How many neurons to report.")] = 10,
-    pairs: Annotated[int, typer.Option("--pairs", help="Faults (with their seeds) to explain, at most.")] = 40,
-    rounds: Annotated[int, typer.Option("--rounds", help="Random orders per pair: more make narrower intervals.")] = 30,
-    level: Annotated[float, typer.Option("--level", help="Level of the intervals.")] = 0.95,
-    layers: opt.Layers = None,
-    neuron: opt.Neuron = None,
     out: Annotated[Path | None, typer.Option("--out", help="JSON file to write as well.")] = None,
-    seed: opt.Seed = 0,
-    quiet: opt.Quiet = False,
     *,
-    network: Any = None,
+    call: opt.Call,
 ) -> opt.Result:
     """Show which neurons cause the faults of a run: Shapley values with intervals, and what silencing them does."""
-    opt.at_least("top", top)
-    opt.at_least("pairs", pairs)
     from neurotest.campaign.neurons import neurons as find
 
-    with show.ticking("examining neurons", quiet=quiet) as progress:
-        result = find(
-            run, network, top=top, pairs=pairs, rounds=rounds, level=level, layers=layers, neuron=neuron or "channel", seed=seed,
-            progress=progress,
-        )  # fmt: skip
+    with call.ticking("examining neurons") as progress:
+        result = find(run, call.network, **call.settings, progress=progress)
     content = result.to_dict()
     keep(run, content)
     if out is not None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
-from neurotest.cli.settings_file import data_of_file, read_description
-from neurotest.settings import TargetSettings, declared
+from neurotest.cli.settings_file import data_of_file, read_description, settings_of_file
+from neurotest.settings import CommandSettings, Declared, TargetSettings, declared
+from neurotest.settings.declared import PYTHON
+from neurotest.settings.shared import Written
 
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
@@ -102,11 +105,144 @@ Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Calla
 _REPORT: dict[str, tuple[Any, Any]] = {"fail_if": (list[str] | None, None), "json": (Json, False), "quiet": (Quiet, False)}
 _WORKERS: dict[str, tuple[Any, Any]] = {"workers": (Workers, None), "ray": (Ray, None)}
 _CONTEXT: dict[str, tuple[Any, Any]] = {"context": (typer.Context, inspect.Parameter.empty)}
-_HAS_DATA = ("resume", "status", "profile")  # options of a run that has its data, or of what stands for training data
-_TARGET: dict[str, tuple[Any, Any]] = {
-    name: (Annotated[one.kind.typed, typer.Option(one.option, help=one.help)], one.kind.untyped)
-    for name, one in declared(TargetSettings).items()
-} | {"threads": (Threads, None)}
+_OF_RUN = ("resume", "status")  # options of a run, which has its settings and its data
+_HAS_DATA = (*_OF_RUN, "profile")  # and of what stands for training data
+
+
+def _derived(settings: type) -> dict[str, tuple[Any, Any]]:
+    """The options of declared settings; None: not typed."""
+    return {
+        one.parameter: (Annotated[one.kind.typed, _option(one)], None)
+        for one in declared(settings).values()
+        if one.flag != PYTHON
+    }
+
+
+def _option(one: Declared) -> Any:
+    text = f"{one.help.removesuffix('.')} (default {one.default})." if one.default else one.help
+    return typer.Option(one.flag or one.option, help=text, metavar=one.kind.metavar, show_default=False)
+
+
+_TARGET: dict[str, tuple[Any, Any]] = {**_derived(TargetSettings), "threads": (Threads, None)}
+
+
+@dataclass
+class Call:
+    """What was typed of a command beside its arguments.
+
+    settings: those that its class declares, by their names in Python; neurotest.toml may add some that were not typed.
+    description: what describes the target. network: what is to override the target of a run.
+    """
+
+    command: str
+    settings: dict[str, Any]
+    typed: frozenset[str]  # names of the settings that are not of neurotest.toml
+    description: dict[str, Any]
+    network: Any
+    quiet: bool
+
+    @property
+    def resume(self) -> Path | None:
+        return self.settings.get("resume")
+
+    def open_target(self, spec: str | None) -> Any:
+        """The target: loaded or, for a run that is resumed, what overrides its stored description."""
+        return open_target(spec, self.description, self.resume)
+
+    def ticking(self, doing: str, **more: Any) -> Any:
+        """Progress on the screen, while it is being done."""
+        from neurotest.cli import show
+
+        return show.ticking(doing, quiet=self.quiet, **more)
+
+    def work(self, function: Callable[..., Any], doing: str, **arguments: Any) -> Any:
+        """The function's result for the arguments, of which the first is the target, and the settings, with progress on the
+        screen. Either all arguments are there, or a run is resumed."""
+        self.needs(**arguments)
+        spec, *others = arguments.values()
+        target = self.open_target(spec)
+        with self.ticking(doing) as progress:
+            return function(target, *others, **self.settings, progress=progress)
+
+    def needs(self, written: Mapping[str, str] | None = None, /, **arguments: Any) -> None:
+        """Refuse a start without the arguments. written: how one is typed, where that is not its name in capitals."""
+        from neurotest.errors import BadInput
+
+        if self.resume is None and not all(arguments.values()):
+            *names, last = [(written or {}).get(name, name.upper()) for name in arguments]
+            raise BadInput(
+                "missing",
+                next(name for name, value in arguments.items() if not value),
+                f"{self.command} needs {', '.join(names)} and {last}, or --resume RUN.",
+            )
+
+
+def command(
+    settings: type[CommandSettings],
+    *,
+    on: Literal["target", "run", ""] = "target",
+    workers: bool = False,
+    reports: bool = True,
+    numbers: Sequence[str] = (),
+    unless: tuple[str, ...] = (),
+) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+    """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
+
+    on: whether it loads a target, works on the target of a run, or neither. reports: False if it returns nothing.
+    numbers, unless: as for `holds`.
+    """
+
+    def decorate(function: Callable[..., Result]) -> Callable[..., None]:
+        run = _takes(settings, function)
+        if reports:
+            run = reports_result(holds(*numbers, unless=unless)(run) if numbers else run)
+        if workers:
+            run = takes_workers(run)
+        return {"target": takes_target, "run": overrides_target}.get(on, lambda same: same)(run)
+
+    return decorate
+
+
+def _takes(settings: type[CommandSettings], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that the settings declare; an argument of the function that has the name of one takes its place."""
+    added = _without_own(function, {**_derived(settings), "quiet": (Quiet, False)})
+
+    def run(description: Any = None, network: Any = None, **values: Any) -> Any:
+        typed = {name: values.pop(name) for name in added}
+        quiet = bool(typed.pop("quiet", values.get("quiet", False)))
+        chosen = _read(settings, typed)
+        named = frozenset(chosen)
+        if all(typed.get(name) is None for name in _OF_RUN):
+            chosen = {**_read(settings, settings_of_file(function.__name__, typed)), **chosen}
+        if issubclass(settings, Written):
+            chosen.setdefault("out", None)
+        return function(**values, call=Call(function.__name__, chosen, named, description or {}, network, quiet))
+
+    run = with_options(function, run, added, hidden=("call",), first=True)
+    run.makes_run = issubclass(settings, Written)  # type: ignore[attr-defined]
+    return run
+
+
+def _read(settings: type[CommandSettings], typed: Mapping[str, Any]) -> dict[str, Any]:
+    """What was typed, as Python takes it; what no command takes is refused in the words of the command line."""
+    values = {}
+    for name, one in declared(settings).items():
+        value = typed.get(one.parameter)
+        value = None if value is None or value == [] else one.kind.parse(one.option.removeprefix("--"), value)
+        if value is not None:
+            _check(one, value)
+            values[name] = value
+    return values
+
+
+def _check(one: Declared, value: Any) -> None:
+    """Refuse a value in the words of the command line: `--limit 0`, not `limit=0`."""
+    from neurotest.errors import BadInput
+
+    try:
+        one.kind.check(one.name, value)
+    except BadInput as error:
+        raise error.reworded(str(error).replace(f"{one.name}=", f"{one.option} ", 1)) from None
 
 
 def takes_target(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -180,7 +316,7 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
     receives its value.
     """
     added = _without_own(command, {**_REPORT, "fail_if": (_fail_if(command), None)})
-    if "out" in _own(command) and _own(command)["out"].annotation == Out:
+    if getattr(command, "makes_run", False) or ("out" in _own(command) and _own(command)["out"].annotation == Out):
         added |= {"no_report": (NoReport, False), "track": (Track, None)}
 
     def run(**values: Any) -> None:
@@ -197,7 +333,8 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
         others = any(values.get(name) is not None for name in getattr(command, "unless", ()))
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
         for name in ("limit", "batch"):
-            at_least(name, values.get(name))
+            if isinstance(values.get(name), int):
+                at_least(name, values.get(name))
         if values.get("track") is not None:
             from neurotest.report.track import check_tracker
 
@@ -248,12 +385,21 @@ def _without_own(command: Callable[..., Any], options: dict[str, tuple[Any, Any]
 
 
 def with_options(
-    command: Callable[..., Any], run: Callable[..., Any], added: dict[str, tuple[Any, Any]], hidden: tuple[str, ...] = ()
+    command: Callable[..., Any],
+    run: Callable[..., Any],
+    added: dict[str, tuple[Any, Any]],
+    hidden: tuple[str, ...] = (),
+    *,
+    first: bool = False,
 ) -> Callable[..., Any]:
-    """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`."""
+    """`run` with the command's name, text and parameters, those that are `added`, and none that are `hidden`.
+
+    first: the help shows those that are added before the command's own.
+    """
     keyword = inspect.Parameter.KEYWORD_ONLY
-    parameters = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
-    parameters += [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
+    own = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
+    others = [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
+    parameters = [*others, *own] if first else [*own, *others]
     functools.update_wrapper(run, command)
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {p.name: p.annotation for p in parameters}

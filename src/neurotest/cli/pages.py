@@ -21,13 +21,12 @@ def with_pages(command: Callable[[], Any], values: Mapping[str, Any], *, quiet: 
     --no-report leaves them out. A run that was finished before, has a page and is changed by the command gets a new one. With
     --track the finished runs go to the tracker, pages and all.
     """
-    from neurotest.jobs.finished import finished_runs
     from neurotest.jobs.life import Finished
 
     begin = time.process_time()
     try:
-        with finished_runs() as finished:
-            content, print_result, *code = command()
+        content, print_result, *code = command()
+        finished = _finished(content, values)
     except Finished:  # a process may have died between the last row of a run and its page, which is made of them
         place = values.get("resume")
         if values.get("no_report") or not isinstance(place, Path) or _has_page(place):
@@ -49,6 +48,17 @@ def with_pages(command: Callable[[], Any], values: Mapping[str, Any], *, quiet: 
             print(f"tracked: {place}")
 
     return ({**content, **added}, print_all, *code)
+
+
+def _finished(content: Mapping[str, Any], values: Mapping[str, Any]) -> list[Path]:
+    """The run that a command has made and finished; its result names it."""
+    if "no_report" not in values or values.get("status") is not None or not content.get("run"):
+        return []
+    from neurotest.runs.store import Run
+
+    path = Path(content["run"])
+    with Run.open(path) as run:
+        return [path] if run["state"] == "done" else []
 
 
 def _only_page() -> None:

@@ -11,6 +11,8 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.errors import BadInput
+from neurotest.settings import declared
+from neurotest.settings.select import SelectSettings
 
 if TYPE_CHECKING:
     from neurotest.select import Selection
@@ -25,10 +27,7 @@ NUMBERS = (
 )  # fmt: skip
 
 
-@opt.takes_target
-@opt.takes_workers
-@opt.reports_result
-@opt.holds(*NUMBERS, unless=("resume", "status"))
+@opt.command(SelectSettings, workers=True, numbers=NUMBERS, unless=("resume", "status"))
 def select(
     target: Annotated[
         str | None, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")
@@ -40,68 +39,22 @@ def select(
             "with [:N] for a slice"
         ),
     ] = None,
-    method: Annotated[
-        list[str] | None, typer.Option("--method", help="nss, deepgini, ... (`neurotest list selector`); repeat to compare.")
-    ] = None,
-    budget: Annotated[str | None, typer.Option("--budget", help="How many to pick: 5% (the default) or 100.")] = None,
-    resume: Annotated[Path | None, typer.Option("--resume", help="Propose the next batch of this adaptive selection.")] = None,
-    status: Annotated[
-        Path | None,
-        typer.Option(
-            "--status", help="Say where this adaptive selection stands: labels, faults beside random, whether to go on."
-        ),
-    ] = None,
-    train: Annotated[
-        str | None,
-        typer.Option(
-            "--train", help="Training data (adaptive, dsa, ...; known for zoo networks); candidates in it are pointed out."
-        ),
-    ] = None,
-    originals: Annotated[
-        str | None, typer.Option("--originals", help="What the candidates are variants of, one for one (nss).")
-    ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option("--labels", help="Labels given so far: CSV, JSON lines, Label Studio JSON or a folder per class."),
-    ] = None,
-    spread: Annotated[bool, typer.Option("--spread", help="Pick a diverse batch from the top of the order.")] = False,
-    files: Annotated[int | None, typer.Option("--files", help="Save at most so many picks as pictures (default: all).")] = None,
     plan: opt.Plan = False,
-    layers: opt.Layers = None,
-    neuron: opt.Neuron = None,
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    strict: opt.Strict = False,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Choose which inputs to label first: those the network probably misclassifies."""
     from neurotest.cli import show
 
-    opt.at_least("files", files, 0)
+    status, resume = (call.settings.pop(name, None) for name in ("status", "resume"))
     if status is not None:
         from neurotest.cli.labels import stands
 
-        others = (target, pool, method, budget, resume, train, originals, labels, layers, neuron, out, limit)
-        if any(value is not None for value in others):
+        if target is not None or call.typed - {"status"}:
             raise BadInput("conflict", "status", "--status RUN stands alone: it looks at the run and changes nothing.")
         return stands(status)
     if resume is not None:
-        from neurotest.cli.labels import go_on
-
-        opt.refuse_on_resume(
-            "the selection goes on with the network, the settings and the scores it was started with.",
-            method=method, train=train, originals=originals, labels=labels, spread=spread, layers=layers, neuron=neuron, out=out,
-            seed=seed, limit=limit, batch=batch, strict=strict, **description,
-        )  # fmt: skip
-        if target is not None and pool is not None:
-            raise BadInput(
-                "conflict", "resume", "select --resume RUN [POOL]: it needs no network, and the pool only if it was moved."
-            )
-        return go_on(resume, budget, target, files)
+        return _resumed(resume, target, pool, call)
     if target is None or pool is None:
         raise BadInput(
             "missing", "target", "say which: `neurotest select TARGET POOL`, or `neurotest select --resume RUN`, or --status RUN."
@@ -110,23 +63,38 @@ def select(
     from neurotest.select.api import default_method
     from neurotest.target import load
 
-    loaded = load(target, **description)
-    methods = method or [default_method(loaded)]
+    loaded = load(target, **call.description)
+    call.settings.setdefault("methods", [default_method(loaded)])
     if plan:
         from neurotest.select.forecast import forecast_select
 
-        forecast = forecast_select(
-            loaded, pool, methods, train=train, limit=limit, batch=batch, seed=seed, layers=layers, neuron=neuron
-        )
+        forecast = forecast_select(loaded, pool, **call.settings)
         return forecast.to_dict(), lambda: show.forecast(forecast)
-    with show.ticking("scoring", quiet=quiet) as progress:
-        selections = compare(
-            loaded, pool, methods, budget or "5%", train=train, originals=originals, labels=labels,
-            spread=spread, layers=layers, neuron=neuron,
-            seed=seed, limit=limit, batch=batch, strict=strict, out=out, files=files, progress=progress,
-        )  # fmt: skip
+    with call.ticking("scoring") as progress:
+        selections = compare(loaded, pool, **call.settings, progress=progress)
     content = selections.to_dict()
     return content, lambda: tell(selections, content["run"], loaded.classes)
+
+
+def _resumed(run: Path, target: str | None, pool: str | None, call: opt.Call) -> opt.Result:
+    """The next batch of an adaptive selection. Its settings stay; the one argument, if there is one, is its pool."""
+    from neurotest.cli.labels import go_on
+
+    known = declared(SelectSettings)
+    typed = [known[name].option for name in known if name in call.typed - {"resume", "budget", "files"}]
+    typed += [f"--{name.replace('_', '-')}" for name in call.description]
+    if typed:
+        raise BadInput(
+            "conflict",
+            typed[0].removeprefix("--").replace("-", "_"),
+            f"{typed[0]} with --resume: the selection goes on with the network, the settings and the scores it was started with. "
+            "Leave it out.",
+        )
+    if target is not None and pool is not None:
+        raise BadInput(
+            "conflict", "resume", "select --resume RUN [POOL]: it needs no network, and the pool only if it was moved."
+        )
+    return go_on(run, call.settings.get("budget"), target, call.settings.get("files"))
 
 
 def tell(selections: Comparison, run: str | Path | None, classes: Sequence[str] | None = None) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from neurotest.settings import TargetSettings, declared
+from neurotest.settings import Declared, TargetSettings, declared, of_commands
+from neurotest.settings.declared import PYTHON, Named
 from neurotest.settings.target import in_toml
 
 FILE = Path("neurotest.toml")
 DATA = ("train", "holdout")
 LARGEST = 1 << 20  # bytes: its parser is slow
-SECTIONS: dict[str, Sequence[str]] = {"target": in_toml(), "data": DATA}
 KINDS = ("dir", "npz", "parquet", "webdataset", "wav", "idx", "zoo")  # readers of files that run no code
 
 
@@ -29,21 +29,36 @@ def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
     with reading(file, "a TOML file"):
         sections = tomllib.loads(text)
     for section, content in sections.items():
-        if section not in SECTIONS or not isinstance(content, dict):
+        allowed = _allowed(section)
+        if allowed is None or not isinstance(content, dict):
             raise BadInput(
                 "unknown-option",
                 str(section),
-                f"{file}: [target] and [data] are read, and nothing but them; there is {shown(section)}.",
+                f"{file}: [target], [data] and sections of commands such as [fuzz] are read; there is {shown(section)}.",
             )
         for key, value in content.items():
-            if key not in SECTIONS[section]:  # a target to load is not among them: a file found by chance must not run code
-                raise BadInput(
-                    "unknown-option", str(key), f"{file}: [{section}] has no key {shown(key)}. {near(key, SECTIONS[section])}"
-                )
-            if not (names_files(value) if section == "data" else declared(TargetSettings)[key].kind.fits(value)):
-                raise BadInput("wrong-type", key, f"{file}: {key} = {shown(value)}: expected {expected(key)}.")
-    found: dict[str, Any] = sections.get(wanted, {})
-    return found
+            if key not in allowed:  # a target to load is not among them: a file found by chance must not run code
+                raise BadInput("unknown-option", str(key), f"{file}: [{section}] has no key {shown(key)}. {near(key, allowed)}")
+            if not (names_files(value) if section == "data" else allowed[key].kind.fits(value)):
+                raise BadInput("wrong-type", key, f"{file}: {key} = {shown(value)}: expected {expected(key, section)}.")
+    content: dict[str, Any] = sections.get(wanted, {})
+    return content
+
+
+def _allowed(section: str) -> dict[str, Any] | None:
+    """What a section may say, by key; None for a section that nobody reads."""
+    if section == "data":
+        return dict.fromkeys(DATA)
+    if section == "target":
+        return {key: declared(TargetSettings)[key] for key in in_toml()}
+    settings = of_commands().get(section)
+    return None if settings is None else plain_settings(settings)
+
+
+def plain_settings(settings: type) -> dict[str, Declared]:
+    """Settings of a command that name no code, data, network or file, by the name of their option."""
+    known = declared(settings).values()
+    return {one.parameter: one for one in known if one.flag != PYTHON and not isinstance(one.kind, Named)}
 
 
 def names_files(spec: object) -> bool:
@@ -51,11 +66,13 @@ def names_files(spec: object) -> bool:
     return isinstance(spec, str) and spec.partition(":")[0] in KINDS and bool(spec.partition(":")[2])
 
 
-def expected(key: str) -> str:
+def expected(key: str, section: str = "data") -> str:
     """What the file may hold under a key, in words."""
-    if key in DATA:
+    if section == "data":
         return f'data in files, such as "dir:{key}" ({", ".join(f"{kind}:" for kind in KINDS)})'
-    return declared(TargetSettings)[key].kind.expected
+    allowed = _allowed(section)
+    assert allowed is not None
+    return str(allowed[key].kind.expected)
 
 
 def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
@@ -69,6 +86,16 @@ def read_description(*, toml: bool = True, **options: Any) -> dict[str, Any]:
     if used:
         print(f"neurotest: {', '.join(used)} from ./neurotest.toml", file=sys.stderr)
     return {**content, **typed}
+
+
+def settings_of_file(command: str, typed: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of ./neurotest.toml under the name of a command, for those of its options that were not typed."""
+    if command not in of_commands() or not FILE.is_file():
+        return {}
+    content = {key: value for key, value in read_toml(FILE, command).items() if typed.get(key) is None}
+    if content:
+        print(f"neurotest: {', '.join(content)} from ./neurotest.toml", file=sys.stderr)
+    return content
 
 
 def data_of_file(values: Mapping[str, Any], stored: Callable[[], bool] = lambda: False) -> dict[str, str | None]:

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import command
+from neurotest.settings.select import SuspectsSettings
 
 SHOWN = 20  # rows of the table
 
 
-@opt.takes_target
-@opt.reports_result
-@opt.holds("wrong_share", "wrong_share_interval.*", "expected", "count", "accuracy", "inputs", "surest", "suspects.*")
+@opt.command(
+    SuspectsSettings,
+    numbers=("wrong_share", "wrong_share_interval.*", "expected", "count", "accuracy", "inputs", "surest", "suspects.*"),
+)
 def suspects(
     target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")],
     data: Annotated[str, typer.Argument(help="Labelled inputs that the network was not trained on.")],
-    out: opt.Out = None,
-    limit: opt.Limit = None,
-    batch: opt.Batch = 250,
-    strict: opt.Strict = False,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Find labels that look wrong, most suspicious first. The network must not have been trained on these labels."""
     from neurotest.select.suspects import suspects as look
-    from neurotest.target import load
 
-    loaded = load(target, **description)
-    with show.ticking("looking at labels", quiet=quiet) as progress:
-        result = look(loaded, data, limit=limit, batch=batch, strict=strict, out=out, progress=progress)
+    result = call.work(look, "looking at labels", target=target, data=data)
 
     def print_result() -> None:
         print(result.headline())

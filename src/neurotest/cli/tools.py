@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from neurotest.checks import count
 from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.errors import BadInput
+from neurotest.settings.analyse import DemoSettings, DoctorSettings
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -28,26 +30,22 @@ DEMO = "zoo:fashion-lenet5"
 DEMO_METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
-@opt.reports_result
-def demo(
-    out: opt.Out = None,
-    seed: opt.Seed = 0,
-    quiet: opt.Quiet = False,
-) -> opt.Result:
+@opt.command(DemoSettings, on="")
+def demo(*, call: opt.Call) -> opt.Result:
     """Run the whole job on an embedded network: make candidates, select, compare with random, write a report."""
     from neurotest.cli import select
 
-    pool = f"zoo:fashion-mnist/nss-pool@{seed}"
-    show.remark(f"testing {DEMO}, a network that recognises ten kinds of clothing", quiet=quiet)
+    pool = f"zoo:fashion-mnist/nss-pool@{call.settings.get('seed', 0)}"
+    show.remark(f"testing {DEMO}, a network that recognises ten kinds of clothing", quiet=call.quiet)
     from neurotest.data import data
     from neurotest.select import compare
     from neurotest.target import load
 
     target = load(DEMO)
-    show.remark("making 10,000 candidates: test images shifted, turned, scaled, slanted, brightened, blurred", quiet=quiet)
+    show.remark("making 10,000 candidates: test images shifted, turned, scaled, slanted, brightened, blurred", quiet=call.quiet)
     source = data(pool)
-    with show.ticking("scoring", quiet=quiet) as progress:
-        results = compare(target, source, DEMO_METHODS, "5%", seed=seed, out=out, files=12, command="demo", progress=progress)
+    with call.ticking("scoring") as progress:
+        results = compare(target, source, DEMO_METHODS, "5%", files=12, command="demo", progress=progress, **call.settings)
     run = next(iter(results.values())).run
     assert run is not None
 
@@ -58,27 +56,23 @@ def demo(
     return results.to_dict(), print_result
 
 
-@opt.takes_target
-@opt.reports_result
+@opt.command(DoctorSettings)
 def doctor(
     target: Annotated[str, typer.Argument(help="zoo:NAME, py:FILE_OR_MODULE:CALLABLE, pt2:, onnx:, timm:, torchvision:, hf:")],
     data: Annotated[str | None, typer.Argument(help="Inputs it should work on, labelled if possible; without: noise.")] = None,
-    limit: opt.Limit = 512,
-    batch: opt.Batch = 100,
-    quiet: opt.Quiet = False,
     *,
-    description: dict[str, Any],
+    call: opt.Call,
 ) -> opt.Result:
     """Check how a network is loaded: eval mode, outputs, bounds, classes, determinism, dead neurons, memory, speed."""
     from neurotest.doctor import doctor as examine
 
-    with show.ticking("examining", quiet=quiet) as progress:
-        report = examine(target, data, limit=limit or 512, batch=batch, progress=progress, **description)
+    with call.ticking("examining") as progress:
+        report = examine(target, data, **call.settings, progress=progress, **call.description)
     content = report.to_dict()
 
     def print_result() -> None:
         print(report.table())
-        show.remark(f"problems: {content['problems']}, warnings: {content['warnings']}", quiet=quiet)
+        show.remark(f"problems: {content['problems']}, warnings: {content['warnings']}", quiet=call.quiet)
 
     return content, print_result
 
@@ -159,8 +153,9 @@ def zoo_train(
     wrong = _faulty_training(
         pollute, underfit, overfit, settings, {"--images": images, "--epochs": epochs, "--embedded": embedded or None}
     )
-    opt.at_least("images", images)
-    opt.at_least("epochs", epochs)
+    for option, number in (("--images", images), ("--epochs", epochs)):
+        if number is not None:
+            count(option, number, "for a quick training")
     opt.set_threads(threads)
     from neurotest.jobs.life import stoppable
     from neurotest.train import TrainingStep

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -22,33 +22,23 @@ from neurotest.measure.context import Context
 from neurotest.measure.several import Several
 from neurotest.memory import check_memory
 from neurotest.public import public
-from neurotest.scan import BATCH, Progress, remarks
+from neurotest.scan import Progress, remarks
+from neurotest.settings.analyse import CoverSettings
 from neurotest.target import Profile, Target, Want
 
 Criteria = Mapping[str, Criterion]  # as typed
-MEMORY = 2e9  # bytes a run may need before somebody has to say so
 
 
-@public()
+@public(CoverSettings)
 def cover(
     target: AnyTarget,
     data: AnyData,
     criteria: str | Criterion | Sequence[str | Criterion] = "nlc",
     *,
-    train: AnyData | None = None,
-    profile: Profile | str | Path | None = None,
-    layers: str | None = None,
-    neuron: str | None = None,
-    by: Literal["class"] | None = None,
-    memory: float = MEMORY,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    cache: bool = True,
     out: str | Path | bool | None = False,
     progress: Progress | None = None,
     tell: Callable[[str], None] | None = None,
+    **settings: Any,
 ) -> Coverage:
     """How much of the target the data exercises, by each criterion, from one pass.
 
@@ -58,27 +48,26 @@ def cover(
     there (None: a new one in ./neurotest-runs; False: none). Of several criteria one that does not fit is left out, with its
     reason in the result's `errors`.
     """
+    options = CoverSettings.of(settings)
     target = open_target(target)
     requested = _criteria(criteria)
-    source, width = open_counted(target, data, strict=strict, limit=limit)
-    if by not in (None, "class"):
-        raise BadInput("out-of-range", "by", f"by={by!r}: expected class.")
-    context = _context(target, train, profile, batch=batch, seed=seed, cache=cache, progress=progress)
+    source, width = open_counted(target, data, strict=options.strict, limit=options.limit)
+    context = _context(target, options, progress)
     several = Several(requested)
-    chosen = _fitting(requested, {"layers": layers, "neuron": neuron}, context, several)
-    classes = tuple(target.classes or source.classes or map(str, range(width))) if by else ()
-    needed = _check_memory(chosen, context, len(source), memory, copies=1 + len(classes))
-    if tell is not None and needed > MEMORY:
+    chosen = _fitting(requested, {"layers": options.layers, "neuron": options.neuron}, context, several)
+    classes = tuple(target.classes or source.classes or map(str, range(width))) if options.by else ()
+    needed = _check_memory(chosen, context, len(source), options.memory, copies=1 + len(classes))
+    if tell is not None and needed > CoverSettings.memory:
         tell(f"the criteria will need about {needed / 1e9:.1f} GB of memory")
     profiles, traces = ([c.want for c in chosen.values() if c.needs == kind] for kind in ("profile", "traces"))
     context.gather(profiles, traces, "the criteria")
     config = {
-        **target_config(target), "data": stored_spec(source), "train": stored_spec(context.train), "seed": seed, "batch": batch,
-        "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
+        **target_config(target), "data": stored_spec(source), "train": stored_spec(context.train), "seed": options.seed,
+        "batch": options.batch, "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
     }  # fmt: skip
     with whole("cover", out, config) as run:
         measurement = Measurement.start(chosen, context, several, classes)
-        measurement.scan(source, batch, progress)
+        measurement.scan(source, options.batch, progress)
         result = Coverage(
             _measured(measurement, context), *_common(several.left(chosen)), len(source), target.spec, source.spec,
             None if context.train is None else context.train.spec, needed, tuple(f"{s.file}: {s.reason}" for s in source.skipped),
@@ -165,9 +154,10 @@ def _common(chosen: Criteria) -> tuple[str, str]:
     return tuple(each.pop() if len(each) == 1 else "mixed" for each in (layers, neurons))  # type: ignore[return-value]
 
 
-def _context(target: Target, train: Any, profile: Any, **settings: Any) -> Context:
+def _context(target: Target, options: CoverSettings, progress: Progress | None) -> Context:
+    train, profile = options.train, options.profile
     source = None if train is None else open_data(target, train)
-    context = Context(target=target, train=source, **settings)
+    context = Context(target=target, train=source, batch=options.batch, seed=options.seed, cache=options.cache, progress=progress)
     if profile is not None:
         loaded = profile if isinstance(profile, Profile) else Profile.load(profile)
         loaded.check(target)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -14,29 +14,27 @@ from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, open
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
-from neurotest.scan import BATCH
+from neurotest.settings.analyse import CoverSettings
 
 
-@public()
-def forecast_cover(
-    target: AnyTarget, data: AnyData, criteria: Any, *, train: AnyData | None = None, batch: int = BATCH,
-    limit: int | None = None, by: Literal["class"] | None = None, layers: str | None = None, neuron: str | None = None,
-    memory: float | None = None, seed: int = 0,
-) -> Forecast:  # fmt: skip
+@public(CoverSettings)
+def forecast_cover(target: AnyTarget, data: AnyData, criteria: Any, **settings: Any) -> Forecast:
     """Passes, memory and time of `cover` with the same arguments: it is run on a few inputs, and on thrice as many."""
+    options = CoverSettings.of(settings)
+    train = None if options.profile is not None else options.train
     target = open_target(target)
     began = time.perf_counter()
-    source, width = open_counted(target, data, limit=limit)
+    source, width = open_counted(target, data, limit=options.limit)
     trained = None if train is None else open_counted(target, train)[0]
     opened = opening(began)
     if len(source) < LARGE or (trained is not None and len(trained) < LARGE):
         raise BadInput("too-few", "plan", f"--plan times {LARGE} inputs, and there are not as many: run it without.")
     chosen = {}
     for name, criterion in _criteria(criteria).items():
-        changes = {key: value for key, value in (("layers", layers), ("neuron", neuron)) if value is not None}
+        changes = {key: value for key in ("layers", "neuron") if (value := getattr(options, key)) is not None}
         chosen[name] = type(criterion)(**{**vars(criterion), **changes})
     context = Context(target=target, train=trained)
-    copies = 1 + (len(target.classes or source.classes or range(width)) if by else 0)
+    copies = 1 + (len(target.classes or source.classes or range(width)) if options.by else 0)
     learned = any(criterion.needs for criterion in chosen.values()) and trained is not None
     states = sum(
         criterion.memory(context.layout(_recorded(criterion)), len(source), 0 if trained is None else len(trained)) * copies
@@ -45,9 +43,9 @@ def forecast_cover(
 
     def piece(count: int) -> None:
         few = np.arange(count)
-        options: dict[str, Any] = {"train": trained.take(few)} if learned and trained is not None else {}
-        options |= {} if memory is None else {"memory": memory}
-        cover(target, source.take(few), list(chosen.values()), **options, by=by, batch=batch, seed=seed, cache=False)
+        same = {name: getattr(options, name) for name in ("by", "memory", "batch", "seed")}
+        some = trained.take(few) if learned and trained is not None else None
+        cover(target, source.take(few), list(chosen.values()), train=some, **same, cache=False)
 
     sources = [source, *([trained] if learned and trained is not None else [])]
     seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
@@ -55,4 +53,4 @@ def forecast_cover(
     parts = [opened, *([Part("training data", len(trained), each)] if learned and trained is not None else [])]
     parts.append(Part("data", len(source), each))
     wants = {_recorded(criterion) for criterion in chosen.values()}
-    return Forecast(tuple(parts), footprint(target, source, wants, batch, states), run * len(sources))
+    return Forecast(tuple(parts), footprint(target, source, wants, options.batch, states), run * len(sources))

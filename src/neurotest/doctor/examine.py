@@ -14,6 +14,8 @@ from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first
 from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.scan import aligned, read, remarks
+from neurotest.settings import declared
+from neurotest.settings.analyse import DoctorSettings
 from neurotest.target import Target
 from neurotest.target.load import load
 
@@ -26,23 +28,21 @@ CHECKS: tuple[Check, ...] = (
 )  # fmt: skip
 
 
-@public(load)
+@public(DoctorSettings, load)
 def doctor(
     target: Target | nn.Module | str,
     data: AnyData | None = None,
     *,
-    limit: int = 512,
-    batch: int = 100,
     progress: Progress | None = None,
-    **description: Any,
+    **settings: Any,
 ) -> Diagnosis:
     """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
 
     What is wrong with the network becomes a finding; what cannot be loaded at all raises BadInput.
     """
-    if limit < 1 or batch < 1:
-        raise BadInput("out-of-range", "limit", f"limit={limit}, batch={batch}: expected integers >= 1.")
+    chosen = DoctorSettings.of(settings)
     findings: list[Finding] = []
+    description = {name: value for name, value in settings.items() if name not in declared(DoctorSettings)}
     loaded = _load(target, description, findings)
     source = None if data is None else read(loaded, data)
     if source is not None:
@@ -51,7 +51,7 @@ def doctor(
             source = aligned(loaded, source)
         except BadInput as error:
             findings.append(Finding("classes", "problem", first_line(error), "correct --classes"))
-    with Examined(loaded, source, limit, batch) as examined:
+    with Examined(loaded, source, chosen.limit, chosen.batch) as examined:
         findings += behaviour.mode(examined)
         refusal = _refusal(examined)
         if refusal is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import count
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.devices import placed
@@ -26,7 +24,7 @@ from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ZERO_GRADIENT
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.generate.work import old_method
-from neurotest.jobs.life import resumed_settings
+from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import stored_method, with_options
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Arrays, Parts
@@ -37,11 +35,11 @@ from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.analyse import RobustnessSettings
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Target
 from neurotest.target.speed import channels_last
 
-INPUTS = 20
 BY = ("none", "random", "deepfool", "pgd", "cw")  # what an upper bound comes from, by number in the parts of a run
 NOT_CERTIFIED = (
     "an estimate, not a certificate: the steepest gradient may be one that no random point met, and a network that hides its "
@@ -135,22 +133,16 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-@public()
+@public(RobustnessSettings, method=True)
 def robustness(
     target: AnyTarget | None = None,
     data: AnyData | None = None,
     method: str | Clever | None = None,
     *,
-    inputs: int | None = None,
-    towards: str | int | None = None,
-    attacks: bool | None = None,
-    seed: int | None = None,
-    limit: int | None = None,
-    batch: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> RobustnessResult:
     """How far inputs are from another class: CLEVER's estimate, and beside it the smallest change that attacks find.
 
@@ -159,24 +151,19 @@ def robustness(
     aside. towards: a class, by name or number: the distance to it instead of to any other. attacks: False leaves out the upper
     bound. batch: inputs after which the work is saved (10). out, resume: as in `attack`.
     """
-    settings = {"inputs": inputs, "towards": towards, "attacks": attacks, "seed": seed, "limit": limit, "batch": batch}
+    options = RobustnessSettings.of_part("method", settings)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Robustness:
-            resumed_settings(run, settings, config)
-            chosen = {name: config[name] for name in settings}
+            chosen = resumed(RobustnessSettings, run, config, settings)
             network, source = stored_target(run, target), stored_source(run, config["data"], data, "data")
             return _Robustness.begin(network, source, old_method(run, config, "robustness", method, options), chosen)
 
         return go_on(resume, "robustness", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("missing", "target", "robustness needs a target and data (or resume=RUN to go on with a run).")
-    defaults: dict[str, Any] = {"inputs": INPUTS, "towards": None, "attacks": True, "seed": 0, "limit": None, "batch": 10}
-    chosen = {**defaults, **{name: value for name, value in settings.items() if value is not None}}
-    for name, usual in (("inputs", f"{INPUTS} by default"), ("batch", "10 by default")):
-        count(name, chosen[name], usual)
     built: Clever = with_options("robustness", method or "clever", options)
-    return carry_out(_Robustness.begin(open_target(target), data, built, chosen), out, progress)
+    return carry_out(_Robustness.begin(open_target(target), data, built, RobustnessSettings.of(settings)), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -188,26 +175,26 @@ class _Robustness(Job[RobustnessResult]):
     source: Source
     seeds: Seeds
     method: Clever
-    settings: Mapping[str, Any]
+    settings: RobustnessSettings
     towards: int | None
     done: list[Arrays] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def begin(cls, target: Target, data: AnyData, method: Clever, settings: Mapping[str, Any]) -> _Robustness:
+    def begin(cls, target: Target, data: AnyData, method: Clever, settings: RobustnessSettings) -> _Robustness:
         method.check(target)
-        source = open_data(target, data, limit=settings["limit"])
-        order = rng.stream("robustness.inputs", settings["seed"]).permutation(len(source))[: settings["inputs"]]
+        source = open_data(target, data, limit=settings.limit)
+        order = rng.stream("robustness.inputs", settings.seed).permutation(len(source))[: settings.inputs]
         seeds = choose_seeds(target, source.take(np.sort(order)))
         positions = np.sort(order)[seeds.positions]
-        towards = _class(settings["towards"], tuple(target.classes or source.classes or ()), seeds.classes)
+        towards = _class(settings.towards, tuple(target.classes or source.classes or ()), seeds.classes)
         if towards is not None:
             others = np.flatnonzero(seeds.expected != towards)
             if not len(others):
                 raise BadInput(
                     "conflict",
                     "towards",
-                    f"towards={settings['towards']!r}: every input is of that class already; name another one.",
+                    f"towards={settings.towards!r}: every input is of that class already; name another one.",
                 )
             seeds, positions = seeds.take(others), positions[others]
         seeds = dataclasses.replace(seeds, positions=positions)
@@ -215,13 +202,13 @@ class _Robustness(Job[RobustnessResult]):
 
     def config(self) -> dict[str, Any]:
         return {
-            **target_config(self.target), "data": stored_spec(self.source), "method": stored_method(self.method), **self.settings,
-            "threads": torch.get_num_threads(), "digests": digests(data=self.source),
+            **target_config(self.target), "data": stored_spec(self.source), "method": stored_method(self.method),
+            **self.settings.stored(), "threads": torch.get_num_threads(), "digests": digests(data=self.source),
         }  # fmt: skip
 
     @property
     def count(self) -> int:
-        return -(-len(self.seeds) // int(self.settings["batch"]))
+        return -(-len(self.seeds) // self.settings.batch)
 
     def kept(self, run: Run) -> str:
         return f"{len(Parts(run))} of {self.count} groups of inputs" if len(Parts(run)) else ""
@@ -230,7 +217,7 @@ class _Robustness(Job[RobustnessResult]):
         self.done = list(Parts(run))
 
     def work(self, run: Run | None, progress: Progress | None) -> RobustnessResult:
-        size = int(self.settings["batch"])
+        size = self.settings.batch
         some = from_unit(self.seeds.unit(self.seeds.x[:1], self.target.device), self.target.bounds)
         with channels_last(self.target, some):
             for number in range(len(self.done), self.count):
@@ -246,7 +233,7 @@ class _Robustness(Job[RobustnessResult]):
     def _group(self, rows: NDArray[np.int64], progress: Progress | None) -> Arrays:
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         own, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
-        leads, seed = Leads(self.target, vmap=self.method.vmap), int(self.settings["seed"])
+        leads, seed = Leads(self.target, vmap=self.method.vmap), self.settings.seed
         estimates: list[Estimate] = []
         for i, position in enumerate(positions):
             estimates.append(self.method.estimate(leads, u[i], int(own[i]), position=position, seed=seed, towards=self.towards))
@@ -257,7 +244,7 @@ class _Robustness(Job[RobustnessResult]):
             ["random" if np.isfinite(e.nearest) else "none" for e in estimates],
         )
         passes = np.zeros(2, dtype=np.int64)
-        if self.settings["attacks"]:
+        if self.settings.attacks:
             values = self.seeds.values
             y = placed(own if values is None else values[rows], u.device)
             closest = nearest(leads, u, y, self.method.norm, positions=positions, seed=seed, towards=self.towards)
@@ -297,7 +284,7 @@ class _Robustness(Job[RobustnessResult]):
             method=repr(self.method), norm=self.method.norm, radius=self.method.reach, towards=self.towards,
             positions=self.seeds.positions, own=self.seeds.expected, rival=arrays["rival"], score=arrays["score"],
             upper=arrays["upper"], by=tuple(BY[int(n)] for n in arrays["by"]), changed=arrays["changed"],
-            targeted=arrays["targeted"], fitted=fitted, fits=fits, attacked=bool(self.settings["attacks"]),
+            targeted=arrays["targeted"], fitted=fitted, fits=fits, attacked=self.settings.attacks,
             set_aside=self.seeds.set_aside,
             forwards=forwards, backwards=backwards, seconds=time.monotonic() - self.began,
             classes=tuple(self.target.classes or self.source.classes or ()) or None, names=self.seeds.names,

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from torch import nn
 
 from neurotest import rng
 from neurotest.data.objects import AnyData
@@ -20,7 +19,7 @@ from neurotest.errors import BadInput
 from neurotest.evaluate.bias import ClassBias, class_bias_report
 from neurotest.evaluate.compare import Comparison
 from neurotest.evaluate.features import Extractor
-from neurotest.evaluate.judge import BATCH, Judgement, check_metrics, compare_suites, judge
+from neurotest.evaluate.judge import Judgement, check_metrics, compare_suites, judge
 from neurotest.evaluate.readers import Stored, read_suite
 from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import finish, whole
@@ -29,6 +28,7 @@ from neurotest.jobs.stored import target_config
 from neurotest.mutate.space import to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
+from neurotest.settings.analyse import EvaluateSettings
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 
@@ -120,24 +120,13 @@ class Evaluation(Outcome):
         return "; ".join(f"{name}: {judgement.headline()}" for name, judgement in self.judged.items())
 
 
-@public()
+@public(EvaluateSettings)
 def evaluate(
     *runs: str | Path,
     target: AnyTarget | None = None,
-    train: AnyData | None = None,
-    extractor: str | Target | nn.Module | None = None,
-    layer: str = "last_hidden",
-    weights: str | Path | None = None,
-    metrics: Sequence[str] = (),
-    faults_only: bool = False,
-    corrected: bool = False,
-    paired: bool = False,
-    classes: AnyData | None = None,
-    limit: int = LIMIT,
-    batch: int = BATCH,
-    seed: int = 0,
     out: str | Path | bool | None = False,
     progress: Callable[[int, int], None] | None = None,
+    **settings: Any,
 ) -> Evaluation:
     """Judge the suites of runs (attack, diff, fuzz, select, ...); two or more are compared, which must test one target.
 
@@ -148,30 +137,31 @@ def evaluate(
     """
     if not runs:
         raise BadInput("missing", "runs", "evaluate needs at least one run, for example neurotest-runs/attack-20250101-120000.")
-    if limit < 1:
-        raise BadInput("out-of-range", "limit", f"limit={limit}: expected an integer >= 1 (outputs judged per suite).")
-    check_metrics(metrics)
-    suites, sizes = _read(runs, target, faults_only, limit, seed)
+    chosen = EvaluateSettings.of(settings)
+    check_metrics(chosen.metrics)
+    suites, sizes = _read(runs, target, chosen)
     network = next(iter(suites.values())).target
-    settings: dict[str, Any] = {
-        "extractor": Extractor.of(extractor, network, layer=layer, weights=weights), "train": train, "corrected": corrected,
-        "batch": batch,
-    }  # fmt: skip
+    extractor = Extractor.of(chosen.extractor, network, layer=chosen.layer, weights=chosen.weights)
+    same = {name: getattr(chosen, name) for name in ("train", "corrected", "batch")}
     config = {**target_config(network), "suites": {name: stored.suite.spec for name, stored in suites.items()}}
     with whole("evaluate", out, config) as run:
         judged: dict[str, Judgement] = {}
         random: dict[str, Judgement | None] = {}
         for done, (name, stored) in enumerate(suites.items(), 1):
-            judgement = judge(network, stored.suite, metrics=metrics, operators=stored.operators, **settings)
+            judgement = judge(
+                network, stored.suite, metrics=chosen.metrics, operators=stored.operators, extractor=extractor, **same
+            )
             judged[name] = _with_cost(judgement, stored, len(stored.suite) == sizes[name])
             control = stored.control
-            random[name] = None if control is None else judge(network, control, operators=stored.operators, **settings)
+            random[name] = (
+                None if control is None else judge(network, control, operators=stored.operators, extractor=extractor, **same)
+            )
             if progress is not None:
                 progress(done, len(suites))
         evaluation = Evaluation(
             judged, random, {n: s.random for n, s in suites.items()}, {n: s.control_is for n, s in suites.items()},
-            compare_suites(judged, paired=paired, seed=seed) if len(judged) > 1 else None,
-            {} if classes is None else _bias(network, classes, judged, seed), _notes(suites, judged),
+            compare_suites(judged, paired=chosen.paired, seed=chosen.seed) if len(judged) > 1 else None,
+            {} if chosen.classes is None else _bias(network, chosen.classes, judged, chosen.seed), _notes(suites, judged),
             None if run is None else run.path,
         )  # fmt: skip
         if run is not None:
@@ -180,7 +170,7 @@ def evaluate(
 
 
 def _read(
-    runs: Sequence[str | Path], target: AnyTarget | None, faults_only: bool, limit: int, seed: int
+    runs: Sequence[str | Path], target: AnyTarget | None, settings: EvaluateSettings
 ) -> tuple[dict[str, Stored], dict[str, int]]:
     """The suites by name, and their sizes before anything is left out."""
     suites: dict[str, Stored] = {}
@@ -188,12 +178,12 @@ def _read(
     for name, path in zip(_names(runs), runs, strict=True):
         stored = read_suite(path, target)
         target, sizes[name], notes = stored.target, len(stored.suite), stored.notes
-        rows = np.flatnonzero(stored.fault) if faults_only else np.arange(len(stored.suite))
+        rows = np.flatnonzero(stored.fault) if settings.faults_only else np.arange(len(stored.suite))
         if not len(rows):
             raise BadInput("empty", "faults", f"{path} holds no faults: there is nothing to judge with --faults-only.")
-        if len(rows) > limit:
-            sample = rng.stream("evaluate.sample", seed).permutation(len(rows))[:limit]
-            notes = (*notes, f"{limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
+        if len(rows) > settings.limit:
+            sample = rng.stream("evaluate.sample", settings.seed).permutation(len(rows))[: settings.limit]
+            notes = (*notes, f"{settings.limit:,} of {len(rows):,} outputs were drawn at random and judged (--limit).")
             rows = rows[np.sort(sample)]
         suites[name] = dataclasses.replace(stored.take(rows) if len(rows) < len(stored.suite) else stored, notes=notes)
     return suites, sizes

@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest.checks import count, integer
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.record import record
 from neurotest.generate.suite import AttackResult
-from neurotest.jobs.life import other_setting, resumed_settings
+from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method, with_options
 from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.parts import Arrays, Parts
@@ -25,41 +24,29 @@ from neurotest.jobs.stored import target_config
 from neurotest.jobs.work import Job
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.generate import AttackSettings, DiffSettings
+from neurotest.settings.shared import Suite
 from neurotest.target import Target
 
-FILES = 500  # faults that become images
 Result = TypeVar("Result", bound=AttackResult)
-DEFAULTS: dict[str, Any] = {"keep_wrong": False, "limit": None, "seed": 0, "files": FILES}
 
 
-def new_settings(settings: Mapping[str, Any], **defaults: Any) -> dict[str, Any]:
-    """The settings of a new run: those that are not None, and defaults for the rest."""
-    values = {**DEFAULTS, **defaults, **{name: value for name, value in settings.items() if value is not None}}
-    integer("files", values["files"], 0, f"{FILES} by default")
-    if "batch" in values:
-        count("batch", values["batch"], f"{defaults['batch']} by default")
-    return values
+def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, options: Mapping[str, Any], name: str = "") -> Any:
+    """The method of a run that goes on; one that is repeated must be the run's, or the object the run cannot hold.
 
-
-def old_settings(run: Run, config: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a run that goes on; one that is repeated must be the run's."""
-    resumed_settings(run, settings, config)
-    return {name: config[name] for name in settings}
-
-
-def old_method(run: Run, config: Mapping[str, Any], kind: str, method: Any, options: Mapping[str, Any]) -> Any:
-    """The method of a run that goes on; one that is repeated must be the run's, or the object the run cannot hold."""
+    name: that of the setting, where it is not the kind of the method.
+    """
     stored = config["method"]
     repeated = {name: value for name, value in options.items() if value is not None}
     if method is not None and isinstance(stored, Mapping) and "object" in stored:
         again = with_options(kind, method, repeated)
         if stored_method(again) != stored:
-            raise other_setting(run, kind, stored_method(again), stored)
+            raise other_setting(run, name or kind, stored_method(again), stored)
         return again
     original = read_method(kind, stored)
     again = with_options(kind, original if method is None else method, repeated)
     if again != original:
-        raise other_setting(run, kind, stored_method(again), stored_method(original))
+        raise other_setting(run, name or kind, stored_method(again), stored_method(original))
     return original
 
 
@@ -71,7 +58,7 @@ class Work(Job[Result], Generic[Result]):
     source: Source
     seeds: Seeds
     method: Any
-    settings: Mapping[str, Any]
+    settings: Suite
     began: float = field(default_factory=time.monotonic)
 
     @property
@@ -80,12 +67,12 @@ class Work(Job[Result], Generic[Result]):
 
     @property
     def seed(self) -> int:
-        return int(self.settings["seed"])
+        return self.settings.seed
 
     def config(self) -> dict[str, Any]:
         return {
             **target_config(*self.targets), "seeds": stored_spec(self.source), "contents": self._contents(),
-            "method": stored_method(self.method), **self.settings, "threads": torch.get_num_threads(),
+            "method": stored_method(self.method), **self.settings.stored(), "threads": torch.get_num_threads(),
             "digests": digests(seeds=self.source),
         }  # fmt: skip
 
@@ -99,7 +86,7 @@ class Work(Job[Result], Generic[Result]):
             )
 
     def record(self, run: Run, result: Result) -> None:
-        record(run, self.target, result, int(self.settings["files"]))
+        record(run, self.target, result, self.settings.files)
 
     def about(self) -> dict[str, Any]:
         """What all results have in common."""
@@ -113,11 +100,12 @@ class Work(Job[Result], Generic[Result]):
 class Batches(Work[Result]):
     """Work that goes through the seeds batch by batch."""
 
+    settings: AttackSettings | DiffSettings
     done: list[Arrays] = field(default_factory=list)
 
     @property
     def batch(self) -> int:
-        return int(self.settings["batch"])
+        return self.settings.batch
 
     @property
     def count(self) -> int:

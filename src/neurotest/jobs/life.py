@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted, command
-from neurotest.jobs.finished import note
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
 from neurotest.runs.plain import plain
 from neurotest.runs.store import Run
+from neurotest.settings import CommandSettings
+from neurotest.settings.declared import by_name
 
 Out = str | Path | bool | None
 NOTHING_KEPT = "interrupted: nothing was kept of the unfinished work. Start the command again."
@@ -127,7 +128,6 @@ def finish(run: Run | None, result: Result | dict[str, Any]) -> None:
         with run.transaction(durable=True):
             run.finish(result if isinstance(result, dict) else result.to_dict())
             run.export()
-        note(run.path)
 
 
 def in_place(out: Out) -> None:
@@ -154,6 +154,28 @@ def resumed_settings(run: Run, settings: Mapping[str, Any], stored: Mapping[str,
     for name, value in settings.items():
         if value is not None and plain(value) != stored.get(name):
             raise other_setting(run, name, plain(value), stored.get(name))
+
+
+Chosen = TypeVar("Chosen", bound=CommandSettings)
+
+
+def resumed(settings: type[Chosen], run: Run, config: Mapping[str, Any], given: Mapping[str, Any]) -> Chosen:
+    """The settings a run was started with. What is given again must be the same, unless it may change.
+
+    Settings that the run does not hold are of a later version, and have their defaults.
+    """
+    known = by_name(settings)
+    values = {name: config[name] for name in known if name in config}
+    for name, value in settings.normal(given).items():
+        if name not in known:  # nothing that a run stores by name
+            values[name] = value
+            continue
+        if plain(value) == plain(values.get(name, known[name].usual)):
+            continue
+        if not known[name].changes:
+            raise other_setting(run, name, plain(value), values.get(name))
+        values[name] = value
+    return settings(**values)
 
 
 def same_sources(run: Run, stored: Mapping[str, Any], again: Mapping[str, Any]) -> None:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from neurotest.checks import count, integer, number
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
-from neurotest.jobs.life import resumed_settings
-from neurotest.jobs.methods import read_method, stored_method, with_options
+from neurotest.generate.work import old_method
+from neurotest.jobs.life import resumed
+from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_source
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import carry_out, go_on
@@ -26,14 +26,11 @@ from neurotest.repair.result import RepairResult
 from neurotest.repair.work import Inputs, Repair
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.analyse import RepairSettings
 from neurotest.target import Target
 
-SETTINGS: dict[str, Any] = {
-    "controls": None, "attack": None, "repeats": 3, "unseen": 0.3, "no_regression": False, "limit": None, "seed": 0, "files": 40,
-}  # fmt: skip
 
-
-@public()
+@public(RepairSettings, method=True)
 def repair(
     target: AnyTarget | None = None,
     run: str | Path | None = None,
@@ -43,18 +40,10 @@ def repair(
     protocol: str | Protocol | None = None,
     shift: AnyData | None = None,
     pool: AnyData | None = None,
-    controls: Sequence[str] | None = None,
-    attack: Sequence[str] | None = None,
-    repeats: int | None = None,
-    unseen: float | None = None,
-    no_regression: bool | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    files: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> RepairResult:
     """Retrain a network on the faults of a run, or on inputs it selected, and show what that did beside controls.
 
@@ -67,49 +56,39 @@ def repair(
     than they fix. limit: of the holdout. out: where the run goes (None: ./neurotest-runs; False: nothing is written). resume: an
     interrupted repair; it keeps its settings.
     """
-    arguments = {
-        "controls": None if controls is None else list(controls), "attack": None if attack is None else list(attack),
-        "repeats": repeats, "unseen": unseen, "no_regression": no_regression, "limit": limit, "seed": seed, "files": files,
-    }  # fmt: skip
+    options, inputs = RepairSettings.of_part("method", settings), Inputs(run, train, holdout, shift, pool)
     if resume is not None:
-        again = _again(target, Inputs(run, train, holdout, shift, pool), protocol, options, arguments)
-        resumed: RepairResult = go_on(resume, "repair", again, progress, out=out)
-        return resumed
+
+        def again(run: Run, config: dict[str, Any]) -> Repair:
+            chosen = resumed(RepairSettings, run, config, settings)
+            method = old_method(run, config, "repair", protocol, options, "protocol")
+            return _prepare(stored_target(run, target), _stored_inputs(run, config, inputs), method, chosen)
+
+        return go_on(resume, "repair", again, progress, out=out)
     if target is None or run is None or holdout is None:
         raise BadInput("missing", "target", "repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
-    settings = {**SETTINGS, **{name: value for name, value in arguments.items() if value is not None}}
     method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
-    return carry_out(_prepare(open_target(target), Inputs(run, train, holdout, shift, pool), method, settings), out, progress)
+    return carry_out(_prepare(open_target(target), inputs, method, RepairSettings.of(settings)), out, progress)
 
 
-def _again(target: AnyTarget | None, inputs: Inputs, protocol: Any, options: dict[str, Any], arguments: dict[str, Any]) -> Any:
-    def again(run: Run, config: dict[str, Any]) -> Repair:
-        resumed_settings(run, arguments, config)
-        stored = read_method("repair", config["method"])
-        repeated = with_options("repair", stored if protocol is None else protocol, options)
-        resumed_settings(run, {"protocol": stored_method(repeated)}, {"protocol": stored_method(stored)})
-        if inputs.run is None and not run.made_here:
-            raise BadInput(
-                "untrusted",
-                "run",
-                f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
-            )
-        sources = {
-            name: None if config[name] is None else stored_source(run, config[name], getattr(inputs, name), name)
-            for name in ("train", "holdout", "shift", "pool")
-        }
-        restored = Inputs(inputs.run or str(config["run"]), **sources)
-        return _prepare(stored_target(run, target), restored, stored, {name: config[name] for name in SETTINGS})
-
-    return again
+def _stored_inputs(run: Run, config: dict[str, Any], named: Inputs) -> Inputs:
+    """What a repair was started with; what is named again goes over it."""
+    if named.run is None and not run.made_here:
+        raise BadInput(
+            "untrusted",
+            "run",
+            f"{run.path} was made elsewhere and names {config['run']!r:.200}: give the run of the faults yourself.",
+        )
+    sources = {
+        name: None if config[name] is None else stored_source(run, config[name], getattr(named, name), name)
+        for name in ("train", "holdout", "shift", "pool")
+    }
+    return Inputs(named.run or str(config["run"]), **sources)
 
 
-def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[str, Any]) -> Repair:
+def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: RepairSettings) -> Repair:
     """Everything opened, checked and split."""
-    count("repeats", settings["repeats"], "3 by default")
-    integer("files", settings["files"], 0, "40 by default")
-    number("unseen", settings["unseen"], "0.3 by default", least=0, below=1)
-    controls = _controls(settings["controls"])
+    controls = _controls(settings.controls)
     if protocol.needs_train and inputs.train is None:
         others = "interpolated or head"
         raise BadInput(
@@ -119,7 +98,7 @@ def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[
         )
     assert inputs.holdout is not None
     assert inputs.run is not None
-    holdout = open_data(target, inputs.holdout, limit=settings["limit"])
+    holdout = open_data(target, inputs.holdout, limit=settings.limit)
     classes = open_counted(target, holdout)[1]
     train, shift, pool = (None if one is None else open_data(target, one) for one in (inputs.train, inputs.shift, inputs.pool))
     material = read_material(inputs.run, target)
@@ -127,9 +106,8 @@ def _prepare(target: Target, inputs: Inputs, protocol: Protocol, settings: dict[
         pool = _pool(inputs.run, target)
     if pool is not None and material.kind == "picks":
         pool = _rest(pool, holdout)
-    chosen = {name: settings[name] for name in ("unseen", "seed")}
-    plan = make_plan(target, classes, material, train, holdout, shift, pool=pool, **chosen)
-    attacks = read_attacks(settings["attack"], holdout.shape)
+    plan = make_plan(target, classes, material, train, holdout, shift, pool=pool, unseen=settings.unseen, seed=settings.seed)
+    attacks = read_attacks(settings.attack, holdout.shape)
     opened = Inputs(inputs.run, train, holdout, shift, inputs.pool)
     return Repair(plan=plan, inputs=opened, protocol=protocol, controls=controls, attacks=attacks, settings=settings)
 

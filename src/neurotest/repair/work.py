@@ -33,6 +33,7 @@ from neurotest.runs.folder import RunFile, own
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.analyse import RepairSettings
 from neurotest.target import Target
 from neurotest.train import TrainingStep
 
@@ -70,7 +71,7 @@ class Repair(Job[RepairResult]):
     protocol: Protocol
     controls: tuple[str, ...]
     attacks: dict[str, Attack]
-    settings: dict[str, Any]
+    settings: RepairSettings
     done: list[Arrays] = field(default_factory=list)
     module: torch.nn.Module | None = None  # of the first repetition
     began: float = field(default_factory=time.monotonic)
@@ -78,7 +79,7 @@ class Repair(Job[RepairResult]):
     @property
     def arms(self) -> list[Arm]:
         """The protocol first: whoever stops early has the weights."""
-        return [Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings["repeats"])]
+        return [Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings.repeats)]
 
     @cached_property
     def judge(self) -> Judge:
@@ -90,7 +91,7 @@ class Repair(Job[RepairResult]):
         return {
             **target_config(self.plan.target), "run": str(Path(str(self.inputs.run)).resolve()),
             "train": stored_spec(train), "holdout": stored_spec(holdout), "shift": stored_spec(shift),
-            "pool": stored_spec(self.inputs.pool), "method": stored_method(self.protocol), **self.settings,
+            "pool": stored_spec(self.inputs.pool), "method": stored_method(self.protocol), **self.settings.stored(),
             "threads": torch.get_num_threads(),
             "digests": digests(train=train, holdout=holdout, shift=shift, faults=learn),
         }  # fmt: skip
@@ -126,7 +127,7 @@ class Repair(Job[RepairResult]):
                 progress(round(STEPS * (number + step.done)), STEPS * len(self.arms))
 
         checkpoint = None if run is None else self._checkpoint(run, number)
-        seed = int(self.settings["seed"]) + arm.repeat
+        seed = self.settings.seed + arm.repeat
         try:
             if arm.name == OWN:
                 repaired = self.protocol.repair(self.plan, seed, checkpoint=checkpoint, report=report)
@@ -165,13 +166,13 @@ class Repair(Job[RepairResult]):
         numbers = rows(arms, old, labels)
         changed = {name: flips(old[name], arms[OWN][0][name], truth) for name, truth in labels.items() if name in self.plan.sets}
         clean = numbers["sets"]["clean"]
-        accepted = not (self.settings["no_regression"] and clean["broken"] > clean["fixed"])
+        accepted = not (self.settings.no_regression and clean["broken"] > clean["fixed"])
         if run is not None and not accepted:
             run.file(WEIGHTS).remove()
         assert self.module is not None
         network = self.plan.target.holding(self.module)
         return RepairResult(
-            target=self.plan.target.spec, protocol=str(stored_method(self.protocol)), repeats=self.settings["repeats"],
+            target=self.plan.target.spec, protocol=str(stored_method(self.protocol)), repeats=self.settings.repeats,
             **numbers, absent=absent, fixed={name: pair[0] for name, pair in changed.items()},
             broken={name: pair[1] for name, pair in changed.items()}, accepted=accepted, plan=self.plan.about(),
             trained=trained, seconds=time.monotonic() - self.began, notes=self._notes(numbers, accepted),
@@ -191,9 +192,9 @@ class Repair(Job[RepairResult]):
                 "On the mutated holdout the repair is not clearly better than training on mutated training images alone, "
                 "which needs neither a campaign nor new labels."
             )
-        if self.settings["repeats"] < 3:
+        if self.settings.repeats < 3:
             notes.append(
-                f"Repeats: {self.settings['repeats']}. How much the result depends on random numbers is not known; 3 are usual."
+                f"Repeats: {self.settings.repeats}. How much the result depends on random numbers is not known; 3 are usual."
             )
         return tuple(notes)
 
@@ -218,8 +219,8 @@ class Repair(Job[RepairResult]):
 
     def _shown(self, flipped: dict[str, list[int]]) -> list[tuple[str, int]]:
         """As many as are stored, from every set in turn."""
-        turns = [[(name, rows[i]) for name, rows in flipped.items() if i < len(rows)] for i in range(self.settings["files"])]
-        return [one for turn in turns for one in turn][: self.settings["files"]]
+        turns = [[(name, rows[i]) for name, rows in flipped.items() if i < len(rows)] for i in range(self.settings.files)]
+        return [one for turn in turns for one in turn][: self.settings.files]
 
     def _answers(self, name: str, index: int) -> tuple[int, int, int]:
         source = self.plan.sets[name]

@@ -19,36 +19,26 @@ from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
 from neurotest.public import public
-from neurotest.scan import BATCH, Progress, check_labels, read, remarks
+from neurotest.scan import Progress, check_labels, read, remarks
 from neurotest.select.exchange import labels_of
 from neurotest.select.record import record
 from neurotest.select.scorer import Pool, Scorer, Scores
 from neurotest.select.scoring import score
 from neurotest.select.selection import Comparison, Estimate, Quality, Selection
+from neurotest.settings.select import Selecting
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 
 
-@public()
+@public(Selecting)
 def select(
     target: AnyTarget,
     pool: AnyData,
     method: str | Scorer | None = None,
     budget: str | float = "5%",
     *,
-    train: AnyData | None = None,
-    originals: AnyData | None = None,
-    labels: Mapping[int | str, int | str] | str | Path | None = None,
-    spread: bool = False,
-    layers: str | None = None,
-    neuron: str | None = None,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    files: int | None = None,
-    out: str | Path | bool | None = False,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Selection:
     """Order the pool by one method and pick the budget: the inputs to label first, because the network is probably wrong there.
 
@@ -58,35 +48,22 @@ def select(
     budget: `5%` or a number of inputs. The other options are those of `neurotest.select.compare`.
     """
     target = open_target(target)
-    (selection,) = compare(
-        target, pool, [default_method(target) if method is None else method], budget, train=train, originals=originals,
-        labels=labels, spread=spread, layers=layers,
-        neuron=neuron, seed=seed, limit=limit, batch=batch, strict=strict, files=files, out=out, progress=progress,
-    ).values()  # fmt: skip
+    methods = [default_method(target) if method is None else method]
+    (selection,) = compare(target, pool, methods, budget, progress=progress, **settings).values()
     return selection
 
 
-@public()
+@public(Selecting)
 def compare(
     target: AnyTarget,
     pool: AnyData,
     methods: Sequence[str | Scorer],
     budget: str | float = "5%",
     *,
-    train: AnyData | None = None,
-    originals: AnyData | None = None,
-    labels: Mapping[int | str, int | str] | str | Path | None = None,
-    spread: bool = False,
-    layers: str | None = None,
-    neuron: str | None = None,
-    seed: int = 0,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
-    files: int | None = None,
     out: str | Path | bool | None = False,
     command: str = "select",
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Comparison:
     """Order the pool by several methods, from one pass over it.
 
@@ -99,23 +76,24 @@ def compare(
     """
     if not methods:
         raise BadInput("missing", "methods", "methods: none given, expected at least one (`neurotest list selector`).")
-    target = open_target(target)
+    options = Selecting.of(settings)
+    target, train, batch = open_target(target), options.train, options.batch
     scorers = {m if isinstance(m, str) else repr(m): build(m) for m in methods}
-    source, classes = open_counted(target, pool, strict=strict, limit=limit)
-    source = _pair(target, source, originals, limit=limit)
+    source, classes = open_counted(target, pool, strict=options.strict, limit=options.limit)
+    source = _pair(target, source, options.originals, limit=options.limit)
     picked = read_budget(budget, len(source))
     several = Several(scorers)
-    scorers, notes = adapted(scorers, source, several, {"layer": layers, "neuron": neuron})
+    scorers, notes = adapted(scorers, source, several, {"layer": options.layers, "neuron": options.neuron})
     check_labels(source, classes)
     trained = known_training(target) if train is None else open_data(target, train)
     duplicates = () if trained is None else tuple(source.contained(trained).tolist())
-    numbers = labels_of(labels, source, target, classes)
-    candidates = Pool(target, source, seed, train=trained, picked=picked, labels=numbers, batch=batch, progress=progress)
+    numbers = labels_of(options.labels, source, target, classes)
+    candidates = Pool(target, source, options.seed, train=trained, picked=picked, labels=numbers, batch=batch, progress=progress)
     general = remarks(target, source)
     config = {
         **target_config(target), "pool": stored_spec(source), "train": stored_spec(train if train is not None else trained),
-        "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget), "seed": seed, "batch": batch,
-        "spread": spread,
+        "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget),
+        "seed": options.seed, "batch": batch, "spread": options.spread,
     }  # fmt: skip
     with whole(command, out, config) as run:
         scores = score(candidates, scorers, batch=batch, several=several, progress=progress)
@@ -124,9 +102,9 @@ def compare(
         for name, scorer in several.left(scorers).items():
             about: dict[str, Any] = {"notes": (*general, *notes[name]), "in_training": duplicates, "run": place}
             with several.attempt(name):
-                selections[name] = _selection(candidates, name, scorer, scores, spread=spread, **about)
+                selections[name] = _selection(candidates, name, scorer, scores, spread=options.spread, **about)
         if run is not None:
-            summary = record(run, target, source, selections, files)
+            summary = record(run, target, source, selections, options.files)
             for name, state in several.left(dict(scores.states)).items():
                 if (keep := getattr(state, "keep", None)) is not None:
                     keep(run, name)

@@ -13,19 +13,18 @@ from neurotest.errors import BadInput
 from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_target
 from neurotest.public import public
-from neurotest.scan import BATCH
 from neurotest.select.api import build, compare
+from neurotest.settings.select import Selecting, SelectSettings
 
 
-@public()
-def forecast_select(
-    target: AnyTarget, pool: AnyData, methods: Sequence[str], *, train: AnyData | None = None, limit: int | None = None,
-    batch: int = BATCH, seed: int = 0, **options: Any,
-) -> Forecast:  # fmt: skip
+@public(SelectSettings)
+def forecast_select(target: AnyTarget, pool: AnyData, methods: Sequence[str], **settings: Any) -> Forecast:
     """Passes, memory and time of `compare` with the same arguments: it is run on a few candidates, and on thrice as many."""
+    options = Selecting.of(settings)
+    train = options.train
     target = open_target(target)
     began = time.perf_counter()
-    source, _ = open_counted(target, pool, limit=limit)
+    source, _ = open_counted(target, pool, limit=options.limit)
     trained = known_training(target) if train is None else open_counted(target, train)[0]
     opened = opening(began)
     scorers = [build(method) for method in methods]
@@ -35,9 +34,8 @@ def forecast_select(
 
     def piece(count: int) -> None:
         few = np.arange(count)
-        given = {name: value for name, value in options.items() if value is not None}
-        learned: dict[str, Any] = {"train": trained.take(few)} if trained is not None else {}
-        compare(target, source.take(few), methods, 1, **learned, **given, batch=batch, seed=seed)
+        same = {name: getattr(options, name) for name in ("layers", "neuron", "batch", "seed")}
+        compare(target, source.take(few), methods, 1, train=None if trained is None else trained.take(few), **same)
 
     sources = [source, *([trained] if learns and trained is not None else [])]
     seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
@@ -49,5 +47,5 @@ def forecast_select(
         f"{method} does work of its own after the passes, which grows with the labels: it is not in this." for method, scorer
         in zip(methods, scorers, strict=True) if not getattr(scorer, "pointwise", True)
     )  # fmt: skip
-    memory = footprint(target, source, wants, batch, 8.0 * len(source) * len(methods))
+    memory = footprint(target, source, wants, options.batch, 8.0 * len(source) * len(methods))
     return Forecast(tuple(parts), memory, run * len(sources), notes)

@@ -21,7 +21,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.executor import Lost, current
 from neurotest.files import write_json
-from neurotest.jobs.life import resumed_settings
+from neurotest.jobs.life import resumed
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, carry_out, go_on
@@ -30,7 +30,7 @@ from neurotest.notebook import view
 from neurotest.pieces import PER, Piece, pieces
 from neurotest.public import public
 from neurotest.runs.store import Run
-from neurotest.scan import BATCH, Progress, check_labels, each_batch, remarks
+from neurotest.scan import Progress, check_labels, each_batch, remarks
 from neurotest.select import score_files
 from neurotest.select.api import adapted, build
 from neurotest.select.score_files import Rows
@@ -38,13 +38,13 @@ from neurotest.select.scorer import PerInput, Pool, Scorer
 from neurotest.select.scoring import Scoring, begin
 from neurotest.select.spread import DEPTH
 from neurotest.select.spread import spread as dispersed
+from neurotest.settings.select import ScoreSettings
 from neurotest.stats.best import Best
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target
 
 PIECES = 4  # of a file
 PICKED = 1000  # by each method, unless somebody says
-TIMEOUT = 600.0  # seconds that a batch may take
 ASIDE = "set aside"  # entry of the run
 WHOLE = (
     "{} has to see the whole pool at once: `neurotest select` does that, for pools that fit memory; of a larger one, score it by "
@@ -53,23 +53,17 @@ WHOLE = (
 NAMED = 20  # inputs of a batch that is set aside, by name
 
 
-@public()
+@public(ScoreSettings)
 def score(
     target: AnyTarget | None = None,
     data: AnyData | None = None,
     methods: str | Scorer | Sequence[str | Scorer] | None = None,
     *,
-    budget: str | float | None = None,
-    spread: bool | None = None,
     train: AnyData | None = None,
-    seed: int | None = None,
-    limit: int | None = None,
-    batch: int | None = None,
-    timeout: float | None = None,
-    strict: bool = False,
     out: str | Path | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> ScoreResult:
     """Score every input of data of any size, and pick the budget from the best.
 
@@ -79,28 +73,21 @@ def score(
     strict: refuse data with a file that cannot be read, instead of leaving it out with a remark.
     out: where the run goes; RUN/scores holds ids and scores. resume: a run to go on with.
     """
-    said = [methods] if isinstance(methods, (str, Scorer)) else methods
-    settings = {
-        "methods": None if said is None else [one if isinstance(one, str) else repr(one) for one in said],
-        "budget": None if budget is None else str(budget), "spread": spread, "seed": seed, "limit": limit, "batch": batch,
-    }  # fmt: skip
+    settings["methods"] = methods
     score_files.pyarrow()
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Scores:
-            resumed_settings(run, settings, config)
-            stored = {name: config[name] for name in settings}
+            chosen = resumed(ScoreSettings, run, config, settings)
             source = stored_source(run, config["data"], data, "data")
             learned = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
-            return _Scores.prepare(stored_target(run, target), source, learned, stored, timeout, strict=strict)
+            return _Scores.prepare(stored_target(run, target), source, learned, chosen)
 
         return go_on(resume, "score", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("missing", "target", "score needs a target and data (or resume=RUN to go on with one).")
-    usual = {"methods": ["deepgini"], "budget": None, "spread": False, "seed": 0, "limit": None, "batch": BATCH}
-    chosen = {name: usual[name] if value is None else value for name, value in settings.items()}
-    job = _Scores.prepare(open_target(target), data, train, chosen, timeout, given=said, strict=strict)
-    return carry_out(job, out, progress)
+    named = [methods] if isinstance(methods, (str, Scorer)) else methods
+    return carry_out(_Scores.prepare(open_target(target), data, train, ScoreSettings.of(settings), named), out, progress)
 
 
 @dataclass(frozen=True)
@@ -151,24 +138,26 @@ class _Scores(Job[ScoreResult]):
     target: Target
     source: Source
     scorers: dict[str, Scorer]
-    settings: Mapping[str, Any]
+    settings: ScoreSettings
     train: Source | None
-    timeout: float
     notes: tuple[str, ...] = ()
     aside: list[dict[str, Any]] = field(default_factory=list)
     finished: set[int] = field(default_factory=set)
 
     @classmethod
     def prepare(
-        cls, target: Target, data: AnyData, train: AnyData | None, settings: Mapping[str, Any], timeout: float | None,
-        given: Sequence[str | Scorer] | None = None, *, strict: bool = False,
-    ) -> _Scores:  # fmt: skip
-        if timeout is not None and not timeout > 0:
-            raise BadInput("out-of-range", "timeout", f"timeout={timeout:g}: expected seconds above 0 ({TIMEOUT:g} by default).")
-        source, classes = open_counted(target, data, limit=settings["limit"], strict=strict)
+        cls,
+        target: Target,
+        data: AnyData,
+        train: AnyData | None,
+        settings: ScoreSettings,
+        methods: Sequence[str | Scorer] | None = None,
+    ) -> _Scores:
+        """methods: those that the settings name, where Python brought them along."""
+        source, classes = open_counted(target, data, limit=settings.limit, strict=settings.strict)
         check_labels(source, classes)
-        names = settings["methods"]
-        scorers = {name: build(method) for name, method in zip(names, given or names, strict=True)}
+        names = settings.methods
+        scorers = {name: build(method) for name, method in zip(names, methods or names, strict=True)}
         several = Several(scorers)
         scorers, notes = adapted(scorers, source, several)
         for refusal in several.refusals.values():
@@ -179,17 +168,14 @@ class _Scores(Job[ScoreResult]):
         learned = known_training(target) if train is None else open_data(target, train)
         learned = learned if any(getattr(scorer, "learns", None) for scorer in scorers.values()) else None
         sentences = tuple(dict.fromkeys([*remarks(target, source), *(note for each in notes.values() for note in each)]))
-        job = cls(
-            target=target, source=source, scorers=scorers, settings=settings, train=learned, notes=sentences,
-            timeout=TIMEOUT if timeout is None else timeout,
-        )  # fmt: skip
+        job = cls(target=target, source=source, scorers=scorers, settings=settings, train=learned, notes=sentences)
         _ = job.picked  # a budget that does not fit is refused before the work
         return job
 
     def config(self) -> dict[str, Any]:
         return {
-            **target_config(self.target), "data": stored_spec(self.source), "train": stored_spec(self.train), **self.settings,
-            "inputs": len(self.source), "ends": self.source.keys([0, len(self.source) - 1]),
+            **target_config(self.target), "data": stored_spec(self.source), "train": stored_spec(self.train),
+            **self.settings.stored(), "inputs": len(self.source), "ends": self.source.keys([0, len(self.source) - 1]),
         }  # fmt: skip
 
     def kept(self, run: Run) -> str:
@@ -200,7 +186,7 @@ class _Scores(Job[ScoreResult]):
 
     @property
     def batch(self) -> int:
-        return int(self.settings["batch"])
+        return self.settings.batch
 
     @property
     def per_file(self) -> int:
@@ -213,9 +199,9 @@ class _Scores(Job[ScoreResult]):
     @property
     def picked(self) -> int:
         """How many are picked by each method."""
-        if self.settings["budget"] is None:
+        if self.settings.budget is None:
             return min(PICKED, len(self.source))
-        return read_budget(self.settings["budget"], len(self.source))
+        return read_budget(self.settings.budget, len(self.source))
 
     def restore(self, run: Run) -> None:
         """What is there and belongs to the data; the rest is done again."""
@@ -267,9 +253,9 @@ class _Scores(Job[ScoreResult]):
         few = max(1, min(size, len(self.source)))
         order = np.arange(few)
         if few < len(self.source) and size:
-            order = np.sort(rng.stream("select.sample", int(self.settings["seed"])).permutation(len(self.source))[:few])
+            order = np.sort(rng.stream("select.sample", self.settings.seed).permutation(len(self.source))[:few])
         sample = self.source.take(order)
-        pool = Pool(self.target, sample, int(self.settings["seed"]), train=self.train, batch=self.batch)
+        pool = Pool(self.target, sample, self.settings.seed, train=self.train, batch=self.batch)
         several = Several(self.scorers)
         scoring = begin(pool, self.scorers, several)
         if scoring.partners is not None:
@@ -293,7 +279,7 @@ class _Scores(Job[ScoreResult]):
         A piece on which workers were lost is done again batch by batch, so that no more than the guilty batch is set aside.
         """
         queue = _Queue(p for p in pieces(self.source, self.batch) if p.start // self.per_file not in self.finished)
-        for piece, result in current().attempt(_score, shared, queue, timeout=PER * self.timeout):
+        for piece, result in current().attempt(_score, shared, queue, timeout=PER * self.settings.timeout):
             if isinstance(result, Lost):
                 if len(piece.index) > self.batch:
                     queue.first += _split(piece, self.batch)
@@ -319,7 +305,7 @@ class _Scores(Job[ScoreResult]):
     def _result(self, run: Run) -> ScoreResult:
         """One look at the files: what is kept of them is small, and merged."""
         picked = self.picked
-        best = {name: Best(picked * (DEPTH if self.settings["spread"] else 1)) for name in self.scorers}
+        best = {name: Best(picked * (DEPTH if self.settings.spread else 1)) for name in self.scorers}
         scored = right = labelled = 0
         for number in range(self.files):
             rows = score_files.read(run, number, list(self.scorers))
@@ -347,8 +333,8 @@ class _Scores(Job[ScoreResult]):
     def _picks(self, best: Best, picked: int) -> dict[str, Any]:
         order, near = best.positions, None
         values = dict(zip(best.positions.tolist(), best.scores.tolist(), strict=True))
-        if self.settings["spread"] and len(order):
-            pool = Pool(self.target, self.source, int(self.settings["seed"]), picked=picked, batch=self.batch)
+        if self.settings.spread and len(order):
+            pool = Pool(self.target, self.source, self.settings.seed, picked=picked, batch=self.batch)
             order, near = dispersed(pool, order)
         order = order[:picked]
         return {

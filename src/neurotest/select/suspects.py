@@ -27,7 +27,8 @@ from neurotest.notebook import view
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
-from neurotest.scan import BATCH, Progress
+from neurotest.scan import Progress
+from neurotest.settings.select import SuspectsSettings
 from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.target import Target
 
@@ -211,16 +212,14 @@ class Suspects:
         return view([self.headline()], (), self.table())
 
 
-@public()
+@public(SuspectsSettings)
 def suspects(
     target: AnyTarget,
     data: AnyData,
     *,
-    limit: int | None = None,
-    batch: int = BATCH,
-    strict: bool = False,
     out: str | Path | bool | None = False,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Suspects:
     """Labels of the data that look wrong, most suspicious first.
 
@@ -228,10 +227,11 @@ def suspects(
     network need not be good, but it must not have been trained on these labels: it would have learned the wrong ones too. out: a
     run is written there (None: a new one in ./neurotest-runs; False: none).
     """
+    chosen = SuspectsSettings.of(settings)
     network = open_target(target)
-    source = open_data(network, data, limit=limit, strict=strict)
-    with whole("suspects", out, {**target_config(network), "data": stored_spec(source), "batch": batch}) as run:
-        result = of_answers(network, source, answers(network, source, batch=batch, progress=progress))
+    source = open_data(network, data, limit=chosen.limit, strict=chosen.strict)
+    with whole("suspects", out, {**target_config(network), "data": stored_spec(source), "batch": chosen.batch}) as run:
+        result = of_answers(network, source, answers(network, source, batch=chosen.batch, progress=progress))
         if run is not None:
             result = replace(result, run=run.path)
             _record(run, network, source, result)

@@ -27,6 +27,7 @@ from neurotest.notebook import ROWS, view
 from neurotest.public import public
 from neurotest.reading import read_bytes, user_path
 from neurotest.runs.export import cell
+from neurotest.settings.analyse import Describing
 
 if TYPE_CHECKING:
     from neurotest.data.objects import AnyData
@@ -226,20 +227,15 @@ def plain(text: str) -> str:
     return text[1:] if text[:1] == "'" and cell(text[1:]) == text else text
 
 
-@public()
+@public(Describing)
 def describe(
     target: AnyTarget,
     data: AnyData | None,
     method: Any = DEFAULT,
     layers: str | None = None,
     *,
-    k: int = 15,
-    quantile: float = 0.99,
-    batch: int = 250,
-    limit: int | None = None,
-    seed: int = 0,
-    cache: bool = True,
     progress: Progress | None = None,
+    **settings: Any,
 ) -> Descriptions:
     """Describe the neurons of a target by what `data` does to them.
 
@@ -248,5 +244,5 @@ def describe(
     """
     from neurotest.semantics.describe.api import described, prepare
 
-    more: dict[str, Any] = {"limit": limit, "seed": seed, "cache": cache, "progress": progress}
-    return described(*prepare(target, data, method, layers, k=k, quantile=quantile, batch=batch, **more))
+    chosen = Describing.of(settings)
+    return described(*prepare(target, data, method, layers, **vars(chosen), progress=progress))

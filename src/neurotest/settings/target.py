@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from neurotest.settings.declared import Choice, Either, Flag, Integer, Kind, Names, Numbers, Pair, Size, declared, setting
+from neurotest.settings.declared import Choice, Flag, Integer, Kind, Numbers, declared, setting
+from neurotest.settings.kinds import Either, Names, Pair, Size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,8 @@ from neurotest.errors import BadInput, shell
 from neurotest.images import Preprocess
 from neurotest.reading import resolved, user_path
 from neurotest.settings import TargetSettings, declared
-from neurotest.settings.declared import Kind, Names
+from neurotest.settings.declared import Kind
+from neurotest.settings.kinds import Names
 from neurotest.target.code import expecting, imported, ran
 from neurotest.target.load import is_file, load, on_path, sha256
 from neurotest.target.target import Target

@@ -81,9 +81,9 @@ def test_select() -> None:
 
 
 def test_fuzz() -> None:
-    plan = forecast_fuzz("zoo:mnist-lenet1", DATA, "random", budget={"forwards": 900}, batch=32)
+    plan = forecast_fuzz("zoo:mnist-lenet1", DATA, "random", forwards=900, batch=32)
     assert {part.what: part.passes for part in plan.parts} == {"opening the data": 0, "choosing seeds": 120, "mutants": 900}
-    both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", budget={"forwards": 900}, batch=32, train="zoo:mnist/train[:100]")
+    both = forecast_fuzz("zoo:mnist-lenet1", DATA, "kmnc:10", forwards=900, batch=32, train="zoo:mnist/train[:100]")
     assert [part.what for part in both.parts][2:] == ["mutants", "control (random)"]
     neurons = sum(layer.neurons("channel") for layer in neurotest.load("zoo:mnist-lenet1").survey().find("pre_activation"))
     assert (plan.memory["recorded layers"], both.memory["recorded layers"]) == (0, 2 * 4 * 32 * neurons)
@@ -91,7 +91,7 @@ def test_fuzz() -> None:
 
 
 def test_a_batch_of_mutants_may_be_larger_than_the_seeds() -> None:
-    plan = forecast_fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:30]", "random", budget={"forwards": 900}, batch=64)
+    plan = forecast_fuzz("zoo:mnist-lenet1", "zoo:mnist/test[:30]", "random", forwards=900, batch=64)
     assert plan.memory["inputs of a batch"] == 64 * 784 * 5
 
 

@@ -69,7 +69,7 @@ def test_options_beside_the_name() -> None:
 
 def test_guides_as_text_and_as_objects() -> None:
     assert read_guide("kmnc:10") == CoverageGuide(criterion=KMNC(sections=10), name="kmnc:10")
-    for stored in (FuzzPlan(guide=KMNC(sections=10)).config()["guide"], repr(KMNC(sections=10))):
+    for stored in (FuzzPlan.of({"guide": KMNC(sections=10)}).config()["guide"], repr(KMNC(sections=10))):
         guide = read_guide(stored)
         assert isinstance(guide, CoverageGuide)
         assert guide.criterion == KMNC(sections=10)
@@ -77,6 +77,15 @@ def test_guides_as_text_and_as_objects() -> None:
 
 
 def test_a_plan_is_its_configuration() -> None:
-    plan = FuzzPlan(guide="nlc", options={"tries": 3, "mutations": "rules95:white=false"}, keep=2, limit=9, control=False)
+    given = {
+        "guide": "nlc",
+        "tries": 3,
+        "mutations": "rules95:white=false",
+        "keep": 2,
+        "limit": 9,
+        "control": False,
+        "oracle": (),
+    }
+    plan = FuzzPlan.of(given)
     assert FuzzPlan.read(plan.config()) == plan
     assert FuzzPlan.read(plan.config()).mutations() == registry.build("mutation", "rules95:white=false")

@@ -97,8 +97,8 @@ def test_nsgen_compares_as_algorithm_1_and_sections_4_3_1_to_4_3_3() -> None:
 
     state.prepare = watched  # type: ignore[method-assign]
     judges = build_oracles(target, "label")
-    plan = FuzzPlan(guide=guide)
-    settings = plan.settings(guide)
+    plan = FuzzPlan.of({"guide": guide})
+    settings = plan.loop_settings(guide)
     assert (settings.tries, settings.accept, settings.reuse_failures, settings.every_fault) == (64, "first", True, False)
     assert settings.validity == registry.build("validity", "valid:preset=nsgen-paper")
     lenient = Settings(mutations=Rules95(bilateral=False), reuse_failures=True, every_fault=False, batch=16)

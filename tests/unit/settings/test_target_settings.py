@@ -20,7 +20,8 @@ from neurotest.errors import BadInput
 from neurotest.jobs.stored import described, target_config
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
-from neurotest.settings.declared import Choice, Flag, Integer, Kind, Names, Pair
+from neurotest.settings.declared import Choice, Flag, Integer, Kind
+from neurotest.settings.kinds import Names, Pair
 from neurotest.settings.target import in_toml
 from neurotest.target import Target
 from neurotest.target.load import load

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ENOUGH
 from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import Control, Quantities
-from neurotest.generate.work import Batches, new_settings, old_method, old_settings
+from neurotest.generate.work import Batches, old_method
+from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays
@@ -35,30 +36,25 @@ from neurotest.mutate.space import from_unit, to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
+from neurotest.settings.generate import DiffSettings
 from neurotest.target import Target
 
-BATCH = 64
 MASKED_ONE = (
     "{spec}: every gradient towards the input is zero, it rounds, thresholds or detaches somewhere (or saturates): only "
     "the others lead."
 )
 
 
-@public()
+@public(DiffSettings, method=True)
 def diff(
     targets: AnyTarget | Sequence[AnyTarget] | None = None,
     seeds: AnyData | None = None,
     method: str | Method | None = None,
     *,
-    keep_wrong: bool | None = None,
-    limit: int | None = None,
-    batch: int | None = None,
-    seed: int | None = None,
-    files: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> DiffResult:
     """Climb the gradient from seeds on which all targets agree until they differ (deepxplore), or one fails (dlfuzz, adapt).
 
@@ -69,12 +65,12 @@ def diff(
     """
     several = list(targets) if isinstance(targets, Sequence) and not isinstance(targets, str) else [targets]
     named = [target for target in several if target is not None]
-    settings = {"keep_wrong": keep_wrong, "limit": limit, "batch": batch, "seed": seed, "files": files}
+    options = DiffSettings.of_part("method", settings)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Diff:
             old = old_method(run, config, "differential", method, options)
-            chosen = old_settings(run, config, settings)
+            chosen = resumed(DiffSettings, run, config, settings)
             return _Diff.begin(stored_targets(run, named), stored_source(run, config["seeds"], seeds), old, chosen)
 
         return go_on(resume, "diff", again, progress, out=out)
@@ -82,9 +78,8 @@ def diff(
         raise BadInput("missing", "targets", "diff needs targets and seeds (or resume=RUN to go on with a run).")
     if not named:
         raise BadInput("too-few", "targets", "diff needs at least one target.")
-    chosen = new_settings(settings, batch=BATCH)
     searcher: Method = with_options("differential", method or "deepxplore", options)
-    return carry_out(_Diff.begin([open_target(one) for one in named], seeds, searcher, chosen), out, progress)
+    return carry_out(_Diff.begin([open_target(one) for one in named], seeds, searcher, DiffSettings.of(settings)), out, progress)
 
 
 def deepxplore_suite(
@@ -159,14 +154,14 @@ class _Diff(Batches[DiffResult]):
     disagreed: int
 
     @classmethod
-    def begin(cls, targets: list[Target], seeds: AnyData, method: Method, settings: Mapping[str, Any]) -> _Diff:
+    def begin(cls, targets: list[Target], seeds: AnyData, method: Method, settings: DiffSettings) -> _Diff:
         first = next((target for target in targets if target.shape is not None), targets[0])
-        source = open_data(first, seeds, limit=settings["limit"])
+        source = open_data(first, seeds, limit=settings.limit)
         check_targets(targets, method, source)
         method.check(source.shape, sound=is_audio(source.dtype, source.shape))
         for target in targets:
             target.survey().find(method.layers)  # a missing layer is refused before a run is made
-        chosen, disagreed = agreeing(targets, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
+        chosen, disagreed = agreeing(targets, source, keep_wrong=settings.keep_wrong, batch=settings.batch)
         return cls(targets=targets, source=source, seeds=chosen, disagreed=disagreed, method=method, settings=settings)
 
     def work(self, run: Run | None, progress: Progress | None) -> DiffResult:

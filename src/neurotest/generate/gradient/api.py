@@ -22,8 +22,8 @@ from neurotest.generate.gradient.diversity import Diversity
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.noise import shuffle
 from neurotest.generate.suite import AttackResult, Control, Quantities
-from neurotest.generate.work import Batches, new_settings, old_method, old_settings
-from neurotest.jobs.life import other_setting
+from neurotest.generate.work import Batches, old_method
+from neurotest.jobs.life import other_setting, resumed
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays
@@ -33,31 +33,21 @@ from neurotest.mutate.distances import SAME, distances
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.generate import AttackSettings
 from neurotest.target import Target
 
-BATCH = 100
 
-
-@public()
+@public(AttackSettings, method=True)
 def attack(
     target: AnyTarget | None = None,
     seeds: AnyData | None = None,
     attack: str | Attack | None = None,
     diversity: float | Diversity | None = None,
     *,
-    layers: str | None = None,
-    reduce: str | None = None,
-    direction: str | None = None,
-    attack_first: bool | None = None,
-    keep_wrong: bool | None = None,
-    limit: int | None = None,
-    batch: int | None = None,
-    seed: int | None = None,
-    files: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    **options: Any,
+    **settings: Any,
 ) -> AttackResult:
     """Move each seed away from its class along the target's gradient; what still fails as it is saved is a fault.
 
@@ -67,8 +57,7 @@ def attack(
     ./neurotest-runs; False: nothing is written); files: how many faults become images. resume: an interrupted run to go on with;
     it keeps its settings.
     """
-    settings = {"keep_wrong": keep_wrong, "limit": limit, "batch": batch, "seed": seed, "files": files}
-    regulariser = _diversity(diversity, layers, reduce, attack_first, direction)
+    regulariser, options = _diversity(diversity, settings), AttackSettings.of_part("method", settings)
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Attack:
@@ -77,25 +66,17 @@ def attack(
                 raise other_setting(run, "diversity", regulariser, old)
             method = old_method(run, config, "attack", attack, options)
             network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
-            return _Attack.begin(network, source, method, old, old_settings(run, config, settings))
+            return _Attack.begin(network, source, method, old, resumed(AttackSettings, run, config, settings))
 
         return go_on(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "attack needs a target and seeds (or resume=RUN to go on with a run).")
     method: Attack = with_options("attack", attack or "pgd", options)
-    chosen = new_settings(settings, batch=BATCH)
-    return carry_out(_Attack.begin(open_target(target), seeds, method, regulariser, chosen), out, progress)
+    return carry_out(_Attack.begin(open_target(target), seeds, method, regulariser, AttackSettings.of(settings)), out, progress)
 
 
-def _diversity(
-    diversity: float | Diversity | None,
-    layers: str | None,
-    reduce: str | None,
-    attack_first: bool | None,
-    direction: str | None = None,
-) -> Diversity | None:
-    options = {"layers": layers, "reduce": reduce, "attack_first": attack_first or None, "direction": direction}
-    changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+def _diversity(diversity: float | Diversity | None, settings: Mapping[str, Any]) -> Diversity | None:
+    changes = {name: settings[name] for name in ("layers", "reduce", "attack_first", "direction") if settings.get(name)}
     if isinstance(diversity, Diversity):
         regulariser = dataclasses.replace(diversity, **changes)
     else:
@@ -118,7 +99,7 @@ class _Attack(Batches[AttackResult]):
 
     @classmethod
     def begin(
-        cls, target: Target, seeds: AnyData, method: Attack, diversity: Diversity | None, settings: Mapping[str, Any]
+        cls, target: Target, seeds: AnyData, method: Attack, diversity: Diversity | None, settings: AttackSettings
     ) -> _Attack:
         if diversity is not None and not method.regularised:
             others = [name for name, entry in registry.entries("attack").items() if getattr(entry.make, "regularised", False)]
@@ -127,8 +108,8 @@ class _Attack(Batches[AttackResult]):
                 "diversity",
                 f"diversity={diversity.weight:g}: {method.name} cannot use the regulariser; use {' or '.join(others)}.",
             )
-        source = open_data(target, seeds, limit=settings["limit"])
-        chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"], batch=settings["batch"])
+        source = open_data(target, seeds, limit=settings.limit)
+        chosen = choose_seeds(target, source, keep_wrong=settings.keep_wrong, batch=settings.batch)
         if diversity is not None:
             target.survey().find(diversity.layers)  # a missing layer is refused before a run is made
         return cls(targets=[target], source=source, seeds=chosen, method=method, diversity=diversity, settings=settings)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import count
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
@@ -21,7 +19,8 @@ from neurotest.generate.illuminate.settings import Illuminate
 from neurotest.generate.noise import shuffle
 from neurotest.generate.outcome import class_name
 from neurotest.generate.suite import AttackResult, Control, Quantities
-from neurotest.generate.work import Work, new_settings, old_method, old_settings
+from neurotest.generate.work import Work, old_method
+from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays, Parts
@@ -32,6 +31,7 @@ from neurotest.public import public
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
+from neurotest.settings.generate import IlluminateSettings
 from neurotest.target import Target
 
 
@@ -87,28 +87,21 @@ class IlluminateResult(AttackResult):
         ]
 
 
-FORWARDS = 2000
 FAULTS = "faults.npz"
 own(r"faults\.npz")
 
 
-@public()
+@public(IlluminateSettings)
 def illuminate(
     target: AnyTarget | None = None,
     seeds: AnyData | None = None,
     forwards: int | None = None,
     *,
     method: str | Illuminate | None = None,
-    keep_wrong: bool | None = None,
-    limit: int | None = None,
-    seed: int | None = None,
-    files: int | None = None,
     out: str | Path | bool | None = None,
     resume: str | Path | None = None,
     progress: Progress | None = None,
-    changes: str | None = None,
-    steps: int | None = None,
-    batch: int | None = None,
+    **settings: Any,
 ) -> IlluminateResult:
     """Search for faults of every (true class, predicted class, way of change) until `forwards` passes (2000) are spent.
 
@@ -116,13 +109,11 @@ def illuminate(
     Seeds the target gets wrong are set aside unless `keep_wrong`. out, resume: as in `neurotest.attack`; a resumed run may get
     another number of passes.
     """
-    options = {"changes": changes, "steps": steps, "batch": batch}
-    settings = {"keep_wrong": keep_wrong, "limit": limit, "seed": seed, "files": files}
+    options, settings = IlluminateSettings.of_part("method", settings), {**settings, "forwards": forwards}
     if resume is not None:
 
         def again(run: Run, config: dict[str, Any]) -> _Illumination:
-            budget = _budget(config["forwards"] if forwards is None else forwards)
-            chosen = {**old_settings(run, config, settings), "forwards": budget}
+            chosen = resumed(IlluminateSettings, run, config, settings)
             old = old_method(run, config, "generator", method, options)
             network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
             return _Illumination.begin(network, source, old, chosen)
@@ -130,13 +121,9 @@ def illuminate(
         return go_on(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "illuminate needs a target and seeds (or resume=RUN to go on with a run).")
-    chosen = new_settings(settings, forwards=_budget(FORWARDS if forwards is None else forwards))
     generator: Illuminate = with_options("generator", method or "illuminate", options)
+    chosen = IlluminateSettings.of(settings)
     return carry_out(_Illumination.begin(open_target(target), seeds, generator, chosen), out, progress)
-
-
-def _budget(forwards: Any) -> int:
-    return count("forwards", forwards, "ten classes take about 1000")
 
 
 @dataclass(eq=False, kw_only=True)
@@ -144,12 +131,13 @@ class _Illumination(Work[IlluminateResult]):
     """One search over chosen seeds."""
 
     command = "illuminate"
+    settings: IlluminateSettings
     all_faults: Arrays = field(default_factory=dict)  # also those that lost their cell
 
     @classmethod
-    def begin(cls, target: Target, seeds: AnyData, method: Illuminate, settings: Mapping[str, Any]) -> _Illumination:
-        source = open_data(target, seeds, limit=settings["limit"])
-        chosen = choose_seeds(target, source, keep_wrong=settings["keep_wrong"])
+    def begin(cls, target: Target, seeds: AnyData, method: Illuminate, settings: IlluminateSettings) -> _Illumination:
+        source = open_data(target, seeds, limit=settings.limit)
+        chosen = choose_seeds(target, source, keep_wrong=settings.keep_wrong)
         return cls(targets=[target], source=source, seeds=chosen, method=method, settings=settings)
 
     def kept(self, run: Run) -> str:
@@ -161,7 +149,7 @@ class _Illumination(Work[IlluminateResult]):
         super().record(run, result)
 
     def work(self, run: Run | None, progress: Progress | None) -> IlluminateResult:
-        parts, budget = None if run is None else Parts(run), int(self.settings["forwards"])
+        parts, budget = None if run is None else Parts(run), self.settings.forwards
         with Engine(self.target, levels=self.seeds.levels) as engine:
             generator = Generator(engine, self.seeds, self.method)
             for stored in parts or ():

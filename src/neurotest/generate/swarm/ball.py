@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from neurotest.generate.swarm.settings import Norm
 from neurotest.levels import Levels
+from neurotest.settings.generate import Norm
 
 
 @dataclass(frozen=True)

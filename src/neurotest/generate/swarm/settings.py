@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict
+from typing import Any
 
-from neurotest import checks
-from neurotest.checks import number, setting
+from neurotest.checks import number
 from neurotest.errors import BadInput
-
-Norm = Literal["linf", "l2", "snr", "none"]
+from neurotest.settings.generate import Movement
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(checks.Settings):
+class Settings(Movement):
     """Everything that shapes a swarm beside target, seeds and fitness.
 
     norm, radius: the ball around each seed, in shares of the input range; with `snr`, of sound, how many decibels each seed is
@@ -30,23 +28,6 @@ class Settings(checks.Settings):
     particle's and the swarm's best (c1, c2); speed: largest velocity per value (None: the radius); per_value: draws per value of
     the input instead of one per particle. batch: positions per forward pass. seed: of every random choice.
     """
-
-    norm: Norm = "linf"
-    radius: float = setting(0.1, "a share of the input range, 0.1 is usual for linf", above=0)
-    moves: Literal["auto", "lattice", "tiles", "tones", "chords", "velocity"] = "auto"
-    particles: int = setting(4, "4 by default, 100 in the papers")
-    evaluations: int | None = setting(1000, "1000")
-    iterations: int | None = setting(None, "10 or 20 in the papers")
-    labels: int | None = setting(1, "1: the first fault")
-    enough: float | None = None
-    start: Literal["random", "fixed"] = "random"
-    inertia: tuple[float, float] = (0.9, 0.4)
-    own: float = setting(2.0, "2 in the papers", least=0)
-    shared: float = setting(2.0, "2 in the papers", least=0)
-    speed: float | None = setting(None, "0.7 in the published code", above=0)
-    per_value: bool = False
-    batch: int = setting(2500, "2500 is quick on two cores")
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,24 +85,3 @@ PRESETS: dict[str, dict[str, Any]] = {
     "excitability-sound-paper": {"fitness": "excitability:preset=paper", **PAPER, **SOUND},
     "excitability-sound-gradient": {"fitness": "excitability:preset=gradient", **PAPER, **SOUND},
 }  # fmt: skip
-
-
-class SwarmOptions(TypedDict, total=False):
-    """The fields of `Settings` as `neurotest.swarm` takes them."""
-
-    norm: Norm | None
-    radius: float | None
-    moves: Literal["auto", "lattice", "tiles", "tones", "chords", "velocity"] | None
-    particles: int | None
-    evaluations: int | None
-    iterations: int | None
-    labels: int | None
-    enough: float | None
-    start: Literal["random", "fixed"] | None
-    inertia: tuple[float, float] | None
-    own: float | None
-    shared: float | None
-    speed: float | None
-    per_value: bool | None
-    batch: int | None
-    seed: int | None

@@ -123,7 +123,6 @@ def config(material: Material, describer: Describer) -> dict[str, Any]:
     return {
         **target_config(material.target), "data": stored_spec(data), "inputs": 0 if data is None else len(data),
         "method": stored_method(describer), "layers": list(material.sizes), "digests": digests(data=data),
-        **{name: getattr(material, name) for name in ("k", "quantile", "batch", "seed")},
     }  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from neurotest import registry
 from neurotest.arrays import read_npz
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput, Remark
-from neurotest.jobs.life import resumed_settings
+from neurotest.jobs.life import resumed, resumed_settings
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import AnyTarget, stored_source
 from neurotest.jobs.stored import stored_target
@@ -26,15 +26,15 @@ from neurotest.runs.folder import LARGEST, own
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.semantics.describe import record
-from neurotest.semantics.describe.api import described, layers_to_describe, prepare
+from neurotest.semantics.describe.api import Layers, described, layers_to_describe, prepare
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Descriptions
+from neurotest.semantics.descriptions import DEFAULT, Descriptions
 from neurotest.semantics.exemplars import Exemplars
+from neurotest.settings.analyse import DescribeSettings
 from neurotest.target import Trace, Want
 
 PASS = "pass.npz"  # the exemplars of the inputs that were seen so far
 own(r"pass\.npz")
-SETTINGS = ("k", "quantile", "batch", "seed", "limit")  # that a run keeps
 PAUSE = 30.0  # seconds between two snapshots, at least
 
 
@@ -120,11 +120,18 @@ class Describing(Job[Described]):
 
     describer: Describer
     material: Material
-    limit: int | None = None
+    settings: DescribeSettings
     command = "describe"
 
+    @classmethod
+    def prepare(
+        cls, target: AnyTarget, data: AnyData | None, method: Any, layers: Layers, settings: DescribeSettings
+    ) -> Describing:
+        chosen = {**settings.stored(), "strict": settings.strict, "cache": settings.cache}
+        return cls(*prepare(target, data, method, layers, **chosen), settings)
+
     def config(self) -> dict[str, Any]:
-        return {**record.config(self.material, self.describer), "limit": self.limit}
+        return {**record.config(self.material, self.describer), **self.settings.stored()}
 
     def work(self, run: Run | None, progress: Progress | None) -> Described:
         self.material.progress = progress
@@ -142,8 +149,8 @@ class Describing(Job[Described]):
 def recorded(
     target: AnyTarget | None,
     data: AnyData | None,
-    method: Any,
-    layers: str | None,
+    method: Any = None,
+    layers: str | None = None,
     *,
     out: Any = None,
     resume: str | Path | None = None,
@@ -156,23 +163,20 @@ def recorded(
     """
     if resume is None:
         assert target is not None
-        job = Describing(*prepare(target, data, method, layers, **settings), limit=settings.get("limit"))
+        job = Describing.prepare(target, data, method or DEFAULT, layers, DescribeSettings.of(settings))
         done = carry_out(job, out, progress)
     else:
 
         def again(run: Run, config: dict[str, Any]) -> Describing:
             network = stored_target(run, target)
-            repeated = {name: settings.get(name) for name in SETTINGS}
-            repeated["method"] = method and stored_method(registry.build("describer", method))
-            repeated["layers"] = layers and [layer.name for layer in layers_to_describe(network, layers)]
+            chosen = resumed(DescribeSettings, run, config, settings)
+            repeated = {
+                "method": method and stored_method(registry.build("describer", method)),
+                "layers": layers and [layer.name for layer in layers_to_describe(network, layers)],
+            }
             resumed_settings(run, repeated, config)
             source = stored_source(run, config["data"], data, "data") if config["inputs"] else None
-            stored = {name: config[name] for name in SETTINGS}
-            describer = read_method("describer", config["method"])
-            return Describing(
-                *prepare(network, source, describer, config["layers"], cache=settings.get("cache", True), **stored),
-                limit=config["limit"],
-            )
+            return Describing.prepare(network, source, read_method("describer", config["method"]), config["layers"], chosen)
 
         done = go_on(resume, "describe", again, progress, out=out)
     assert done.run is not None
