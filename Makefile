@@ -62,10 +62,10 @@ test: $(VENV)/.dev
 
 test-all: $(VENV)/.dev
 	$(BIN)/python -m pytest -q $(SPREAD) $(ARGS)
-	$(MAKE) test-kernels KERNELS="not slow and not plain"
-	$(MAKE) test-peers
-	$(MAKE) test-models-all
-	$(MAKE) test-ray
+	$(if $(ARGS),,$(MAKE) test-kernels KERNELS="not slow and not plain")
+	$(if $(ARGS),,$(MAKE) test-peers)
+	$(if $(ARGS),,$(MAKE) test-models-all)
+	$(if $(ARGS),,$(MAKE) test-ray)
 
 # The laboratory, with its slow tests.
 test-lab: $(VENV)/.dev
