@@ -35,7 +35,7 @@ from neurotest.generate.fuzz.settings import Budget
 from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.measure.context import Context
 from neurotest.oracles import build_oracles, default_oracle
 from neurotest.public import public
@@ -92,14 +92,14 @@ def fuzz(
             network = stored_target(run, target)
             return _Campaign.prepare(network, stored_source(run, config["seeds"], seeds), plan, total, callbacks)
 
-        return go_on(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
+        return resume_job(_fuzz_run(resume), "fuzz", stored_job, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "fuzz needs a target and seeds (or resume=RUN to go on with a campaign).")
     network = open_target(target)
     given["oracle"] = given.get("oracle") or (default_oracle(network),)
     if given.get("islands") is None:
         given["islands"] = usual_islands()
-    return carry_out(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
+    return run_job(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
 
 
 def usual_islands() -> int:

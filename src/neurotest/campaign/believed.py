@@ -29,7 +29,7 @@ from neurotest.target import Target
 AT_ONCE = 250
 LEARNED = 2000  # seeds that the learner is made from, at most
 ENOUGH = 20  # mutants that show how often valid ones are recognised; with fewer, the seeds do
-LEAST = 0.15  # that a judge must recognise of those beyond luck
+LEAST_RECOGNISED = 0.15  # that a judge must recognise of those beyond luck
 DRAWS = 300
 COUNTS = 4  # of a seed: faults, those recognised; other outputs, those recognised
 Counts = NDArray[np.float64]
@@ -54,7 +54,7 @@ def _shares(totals: Counts, luck: float, on_seeds: float) -> Counts:
     with np.errstate(divide="ignore", invalid="ignore"):
         valid = np.where(others >= ENOUGH, others_right / others, on_seeds)
         share = np.clip((right / faults - luck) / (valid - luck), 0, 1)
-    return np.where((faults > 0) & (valid - luck >= LEAST), share, np.nan)
+    return np.where((faults > 0) & (valid - luck >= LEAST_RECOGNISED), share, np.nan)
 
 
 @dataclass(eq=False)
@@ -91,7 +91,7 @@ class Believed:
         classes = self.seeds.expected[:LEARNED]
         halves = classes[::2], classes[1::2]
         shared = np.isin(classes, np.intersect1d(*halves)).mean() if len(classes) else 0.0
-        return len(np.unique(classes)) >= 2 and float(shared) >= LEAST
+        return len(np.unique(classes)) >= 2 and float(shared) >= LEAST_RECOGNISED
 
     @cached_property
     def recognition(self) -> Recognition:

@@ -38,7 +38,7 @@ from neurotest.runs.store import Run
 from neurotest.target import Target
 
 FORMAT, VERSION = "neurotest faults", 2
-MOST = 100_000  # faults of a file
+MOST_FAULTS = 100_000  # faults of a file
 AT_ONCE = 250
 
 
@@ -186,7 +186,7 @@ def _of_file(path: Path, target: Target, data: AnyData | None, budget: int | Non
             raise ValueError("it does not say that it is one")
         if content["version"] not in (1, VERSION):
             raise ValueError(f"version {content['version']!r:.20}, this neurotest reads 1 and {VERSION}")
-        faults = [_read(one) for one in content["faults"][:MOST]]
+        faults = [_read(one) for one in content["faults"][:MOST_FAULTS]]
         classes = tuple(str(name) for name in content["classes"])
         recipe, named = content["mutations"], content.get("data")
         if recipe is None and not all(one.difference for one in faults):

@@ -13,7 +13,7 @@ from neurotest.campaign.plan import read_guide
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import CoverageGuide, Guide, RandomGuide
-from neurotest.jobs.forecast import MOST, Forecast, Part, footprint, opening, slope
+from neurotest.jobs.forecast import MOST_MEASURED, Forecast, ForecastPart, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
@@ -47,12 +47,12 @@ def forecast_fuzz(target: AnyTarget, seeds: AnyData, guide: Any = "goals", **set
 
     seconds, run = slope(piece, batch)
     each = seconds / FORWARDS
-    answering, answered = slope(lambda count: _answers(target, source, count), min(MOST, len(source)))
-    parts = [opened, Part("choosing seeds", len(source), answering)]
+    answering, answered = slope(lambda count: _answers(target, source, count), min(MOST_MEASURED, len(source)))
+    parts = [opened, ForecastPart("choosing seeds", len(source), answering)]
     forwards, notes = _forwards(budget, each)
     if forwards is not None:
-        parts.append(Part("mutants", forwards, each))
-        parts += [Part("control (random)", forwards, each)] if beside else []
+        parts.append(ForecastPart("mutants", forwards, each))
+        parts += [ForecastPart("control (random)", forwards, each)] if beside else []
     wants, states = _recorded(target, few, train, built, forwards or len(source))
     memory = footprint(target, source, wants, batch, states, inputs=max(batch, len(source)))
     memory["seeds"] = float(len(source) * np.prod(source.shape) * 4)
@@ -61,7 +61,9 @@ def forecast_fuzz(target: AnyTarget, seeds: AnyData, guide: Any = "goals", **set
 
 def _recorded(target: Target, seeds: Source, train: Source | None, guide: Guide, passes: int) -> tuple[tuple[Want, ...], float]:
     """What the guide records of every mutant, and the bytes of its state."""
-    context = Context(target=target, train=None if train is None else train.take(np.arange(min(MOST, len(train)))), cache=False)
+    context = Context(
+        target=target, train=None if train is None else train.take(np.arange(min(MOST_MEASURED, len(train)))), cache=False
+    )
     state = guide.start(context, seeds)
     if isinstance(guide, CoverageGuide):
         need = guide.criterion.memory(context.layout(guide.criterion.want), passes, 0 if train is None else len(train))

@@ -30,7 +30,7 @@ from neurotest.mutate import chain as chains
 
 USUAL = 8  # islands of a campaign that has workers
 SHARE = 4  # a round is this part of the mutants so far: at first there is much to tell
-LEAST = 16  # mutants of a leg
+SHORTEST_LEG = 16  # mutants of a leg
 BATCHES = 2  # of a leg, at most
 KNOWN = "known/"  # names of arrays in a snapshot
 ISLAND = "island-{}/"
@@ -147,7 +147,7 @@ class Islands:
         active = max(1, sum(reason is None for reason in self.ended))
         cost = max(1 + common.oracles.passes, tally.forwards / tally.tested if tally.tested else 0)
         most = BATCHES * common.settings.batch
-        mutants = min(max(tally.tested // (SHARE * common.islands), LEAST), most)
+        mutants = min(max(tally.tested // (SHARE * common.islands), SHORTEST_LEG), most)
 
         def left(limit: int | None, done: int) -> int | None:
             return None if limit is None else max(1, math.ceil((limit - done) / active))

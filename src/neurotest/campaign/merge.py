@@ -16,7 +16,7 @@ from neurotest.campaign.status import tally_of
 from neurotest.campaign.store import FAULTS, Store, StoredMutant, write_seeds
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.methods import stored_method
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
@@ -35,7 +35,7 @@ def merge(paths: Sequence[Path | str], out: Path | str | None = None) -> dict[st
         runs = [stack.enter_context(Run.open(path)) for path in paths]
         config = _common(runs)
         # Its configuration is theirs: what it names must not be loaded as if this user had named it.
-        merged = stack.enter_context(whole("merge", out, config, trusted=all(run.made_here for run in runs)))
+        merged = stack.enter_context(atomic_run("merge", out, config, trusted=all(run.made_here for run in runs)))
         assert merged is not None
         return _Merge(merged).fill(runs)
 

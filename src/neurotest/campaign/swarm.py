@@ -34,7 +34,7 @@ from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.oracles import build_oracles
 from neurotest.public import public
 from neurotest.runs import codec
@@ -81,10 +81,10 @@ def swarm(
             plan = SwarmPlan.read(run, config).repeated(run, given)
             return _SwarmJob.prepare(plan, stored_target(run, target), stored_source(run, config["seeds"], seeds), stop)
 
-        return go_on(resume, "swarm", stored_job, progress, extends=True, out=out)
+        return resume_job(resume, "swarm", stored_job, progress, extends=True, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "swarm needs a target and seeds (or resume=RUN to go on with one).")
-    return carry_out(_SwarmJob.prepare(SwarmPlan.of(given), open_target(target), seeds, stop), out, progress)
+    return run_job(_SwarmJob.prepare(SwarmPlan.of(given), open_target(target), seeds, stop), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)

@@ -23,7 +23,7 @@ from neurotest.jobs.life import resumed
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import described, stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
@@ -60,10 +60,10 @@ def check(
             training = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
             return _Check.prepare(network, source, training, chosen, inputs=int(config["inputs"]))
 
-        return go_on(resume, "check", again, progress, out=None if out is False else out)
+        return resume_job(resume, "check", again, progress, out=None if out is False else out)
     if target is None or data is None:
         raise BadInput("missing", "target", "check needs a target and data (or resume=RUN to go on with a run).")
-    return carry_out(_Check.prepare(open_target(target), data, train, CheckSettings.of(settings)), out, progress)
+    return run_job(_Check.prepare(open_target(target), data, train, CheckSettings.of(settings)), out, progress)
 
 
 def examinations(only: Sequence[str] | None, skip: Sequence[str] | None) -> list[Examination]:

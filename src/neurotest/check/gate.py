@@ -15,7 +15,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.outcome import Outcome, class_name
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.public import public
@@ -236,7 +236,7 @@ def _recorded(result: GateResult, old: Target, new: Target, source: Source, out:
     import dataclasses
 
     config = {**target_config(old, new), "data": stored_spec(source), "digests": digests(data=source)}
-    with whole("gate", out, config) as run:
+    with atomic_run("gate", out, config) as run:
         if run is None:
             return result
         result = dataclasses.replace(result, run=run.path)

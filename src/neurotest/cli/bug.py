@@ -14,7 +14,7 @@ from pathlib import Path
 from neurotest import __version__, files
 from neurotest.errors import BadInput
 
-KEPT = 20  # logs of earlier failures
+LOGS_KEPT = 20  # logs of earlier failures
 
 
 def bug_report(error: BaseException) -> str:
@@ -52,5 +52,5 @@ def _text(error: BaseException) -> str:
 
 
 def _forget(folder: Path) -> None:
-    for old in sorted(folder.glob("neurotest-error-*.log"))[:-KEPT]:
+    for old in sorted(folder.glob("neurotest-error-*.log"))[:-LOGS_KEPT]:
         old.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from neurotest.settings.analyse import CheckSettings
 if TYPE_CHECKING:
     from neurotest.check import CheckResult
 
-SHOWN = 12  # findings on the terminal
+FINDINGS_SHOWN = 12  # findings on the terminal
 
 
 @opt.command(
@@ -45,14 +45,14 @@ def check(
 def print_result(result: CheckResult) -> None:
     findings = result.findings
     print(f"verdict: {result.verdict}\n")
-    for number, finding in enumerate(findings[:SHOWN], start=1):
+    for number, finding in enumerate(findings[:FINDINGS_SHOWN], start=1):
         print(f"{number:2}. {finding.severity:5}  {finding.examination}: {finding.sentence}")
         if finding.advice:
             print(f"{'':11}-> {finding.advice}")
         if finding.deeper:
             print(f"{'':11}{finding.deeper}")
-    if len(findings) > SHOWN:
-        print(f"    and {len(findings) - SHOWN} more on the page")
+    if len(findings) > FINDINGS_SHOWN:
+        print(f"    and {len(findings) - FINDINGS_SHOWN} more on the page")
     print()
     for one in result.examined:
         state = " (not examined)" if one.skipped else " (cut short by the time)" if one.ran_out else ""

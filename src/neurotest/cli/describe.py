@@ -14,7 +14,7 @@ from neurotest.settings.analyse import DescribeSettings
 if TYPE_CHECKING:
     from neurotest.semantics.descriptions import Descriptions
 
-SHOWN = 5  # descriptions per layer on the screen
+DESCRIPTIONS_SHOWN = 5  # descriptions per layer on the screen
 
 
 @opt.command(DescribeSettings, workers=True)
@@ -48,7 +48,7 @@ def describe(
 def print_table(table: Descriptions, summary: dict[str, Any], place: Path) -> None:
     rows = []
     for name, about in summary["layers"].items():
-        words = " | ".join(dict.fromkeys(row.text for row in table.surest(name)[:SHOWN]))
+        words = " | ".join(dict.fromkeys(row.text for row in table.surest(name)[:DESCRIPTIONS_SHOWN]))
         rows.append([name or "(the network)", str(about["neurons"]), str(about["described"]), str(len(about["dead"])), words])
     show.table("what neurons mean", ["layer", "neurons", "described", "dead", "the surest"], rows)
     print(f"descriptions.csv and contact sheets: {place}")

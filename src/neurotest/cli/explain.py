@@ -12,7 +12,7 @@ from neurotest.cli import show
 from neurotest.errors import BadInput
 from neurotest.settings.analyse import ExplainSettings
 
-SHOWN = 20  # substitutions in a table
+SUBSTITUTIONS_SHOWN = 20  # substitutions in a table
 
 
 @opt.command(ExplainSettings, on="run")
@@ -85,7 +85,7 @@ def print_patterns(patterns: Any) -> None:
     if not substitutions:
         print("no neuron takes another's place more often among faults than among others.")
         return
-    cells = [list(row.values()) for row in substitutions[:SHOWN]]
+    cells = [list(row.values()) for row in substitutions[:SUBSTITUTIONS_SHOWN]]
     show.table("substitutions more frequent among faults", list(substitutions[0]), cells)
-    if len(substitutions) > SHOWN:
-        print(f"and {len(substitutions) - SHOWN} more: --json or --out patterns.html")
+    if len(substitutions) > SUBSTITUTIONS_SHOWN:
+        print(f"and {len(substitutions) - SUBSTITUTIONS_SHOWN} more: --json or --out patterns.html")

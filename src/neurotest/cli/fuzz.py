@@ -16,7 +16,7 @@ from neurotest.settings.generate import FuzzSettings
 if TYPE_CHECKING:
     from neurotest.campaign import FuzzResult
 
-SHOWN = 20  # families in a table
+FAMILIES_SHOWN = 20  # families in a table
 LONGEST = 30  # letters of a guide in a table; its options stand in the run
 DRY = 5.0  # new goals in 1,000 passes that are little
 
@@ -143,7 +143,7 @@ def print_result(result: FuzzResult) -> None:
     for text in (believed(content["believed_valid"]), versus(content)):
         if text:
             print(text)
-    rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:SHOWN]]
+    rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:FAMILIES_SHOWN]]
     show.table(f"fault families, the first {len(rows)} of {content['families']}", ["true", "predicted", "after", "faults"], rows)
     details = content.get("guide_details", {})
     print(goals_line({**details, "expected_goals": details.get("expected_in_next_1000")}), end="")

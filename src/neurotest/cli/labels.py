@@ -12,7 +12,7 @@ from neurotest.cli import show
 from neurotest.errors import BadInput, command
 from neurotest.settings.select import ExportSettings, LabelsSettings
 
-SHOWN = 20  # rows of a table
+ROWS_SHOWN = 20  # rows of a table
 ACTIONS = {
     "show": "neurotest labels RUN show",
     "add": "neurotest labels RUN add FILE",
@@ -84,7 +84,7 @@ def _undone(path: Path, which: str | None, by: str) -> opt.Result:
     result = undo(path, which, by)
     rows = [[_input(one), one["label"], one["now"] or "none"] for one in result["inputs"]]
     title = f"{result['undone']} labels taken back, {result['labels']} count"
-    return result, lambda: show.table(title, ["input", "taken back", "now"], rows[:SHOWN])
+    return result, lambda: show.table(title, ["input", "taken back", "now"], rows[:ROWS_SHOWN])
 
 
 def _input(one: dict[str, Any]) -> str:
@@ -143,7 +143,7 @@ def tell_status(s: dict[str, Any]) -> None:
     print(s["advice"] + ("" if s["command"] is None else f" Next: {s['command']}"))
 
 
-def go_on(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:
+def resume_selection(run: Path, budget: str | None, pool: str | None, files: int | None) -> opt.Result:
     """Propose the next batch of an adaptive selection."""
     from neurotest.runs.store import Run
     from neurotest.select.adaptive.rounds import resume

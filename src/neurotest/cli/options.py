@@ -189,13 +189,13 @@ def command(
     """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
 
     on: whether it loads a target, works on the target of a run, or neither. reports: False if it returns nothing.
-    numbers, unless: as for `holds`.
+    numbers, unless: as for `json_numbers`.
     """
 
     def decorate(function: Callable[..., Result]) -> Callable[..., None]:
         run = _takes(settings, function)
         if reports:
-            run = reports_result(holds(*numbers, unless=unless)(run) if numbers else run)
+            run = reports_result(json_numbers(*numbers, unless=unless)(run) if numbers else run)
         if workers:
             run = takes_workers(run)
         return {"target": takes_target, "run": overrides_target}.get(on, lambda same: same)(run)
@@ -361,7 +361,7 @@ def _fail_if(command: Callable[..., Any]) -> Any:
     return Annotated[list[str] | None, typer.Option("--fail-if", help=f"Exit 1 if this holds{example}. Any number of the JSON.")]
 
 
-def holds(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def json_numbers(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """What numbers the JSON of a command has, so that --fail-if is refused before the work; `*` stands for names of its own.
 
     unless: options that make another result of it.

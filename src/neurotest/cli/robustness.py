@@ -10,7 +10,7 @@ from neurotest.cli import options as opt
 from neurotest.cli import show
 from neurotest.settings.analyse import RobustnessSettings
 
-SHOWN = 20
+INPUTS_SHOWN = 20
 
 
 @opt.command(
@@ -42,7 +42,7 @@ def _show(content: dict[str, Any], headline: str, quiet: bool) -> None:
             row["file"] or str(row["position"]), row["class"], row["nearest"], f"{row['score']:.3g}",
             show.number(row["upper"], ".3g"), row["by"], "yes" if row["contradicted"] else "",
         ]
-        for row in content["rows"][:SHOWN]
+        for row in content["rows"][:INPUTS_SHOWN]
     ]  # fmt: skip
     title = f"the least robust of {content['inputs']} inputs ({content['set_aside']} more are classified wrongly)"
     show.table(title, ["input", "class", "nearest", "estimate", "found", "by", "contradicted"], rows)

@@ -13,7 +13,7 @@ from neurotest.settings.select import ScoreSettings
 if TYPE_CHECKING:
     from neurotest.select.large import ScoreResult
 
-SHOWN = 10  # picks of a method on the screen
+PICKS_SHOWN = 10  # picks of a method on the screen
 
 
 @opt.command(ScoreSettings, workers=True, numbers=("inputs", "scored", "accuracy", "methods.*", "set_aside.*"))
@@ -36,10 +36,10 @@ def score(
 def tables(result: ScoreResult) -> None:
     for name, one in result.methods.items():
         rows = [[str(rank), str(i), f"{s:.4g}"] for rank, (i, s) in enumerate(zip(one["ids"], one["scores"], strict=True), 1)]
-        shown = f"the first {SHOWN} of {len(rows)} picks by {name}, from {one['count']:,} scores"
-        show.table(shown, ["rank", "id", "score"], rows[:SHOWN])
+        shown = f"the first {PICKS_SHOWN} of {len(rows)} picks by {name}, from {one['count']:,} scores"
+        show.table(shown, ["rank", "id", "score"], rows[:PICKS_SHOWN])
     if result.accuracy is not None:
         print(f"accuracy by the labels: {100 * result.accuracy:.2f} %")
-    for one in result.set_aside[:SHOWN]:
+    for one in result.set_aside[:PICKS_SHOWN]:
         print(f"set aside: {one['first']} to {one['last']} ({one['ids'][0]} ...): {one['reason']}")
     print(f"ids and scores: {result.run}/scores")

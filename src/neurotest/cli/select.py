@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from neurotest.select.selection import Comparison, Quality
     from neurotest.stats.bootstrap import Interval
 
-
+ROUNDS_SHOWN = 8  # rounds of a table
+LEAST_SHARE = 0.005  # shares below are left out of the table
 NUMBERS = (
     "fdr", "fdr_interval.*", "relative_fdr", "fdr_ceiling", "apfd", "apfd_interval.*", "ftcr", "ftcr_auc", "random.*", "accuracy",
     "accuracy_*", "near_duplicates*", "prior.*", "rounds.*", "methods.*", "pool", "budget", "indices.*", "scores.*",
@@ -78,7 +79,7 @@ def select(
 
 def _resumed(run: Path, target: str | None, pool: str | None, call: opt.Call) -> opt.Result:
     """The next batch of an adaptive selection. Its settings stay; the one argument, if there is one, is its pool."""
-    from neurotest.cli.labels import go_on
+    from neurotest.cli.labels import resume_selection
 
     known = declared(SelectSettings)
     typed = [known[name].option for name in known if name in call.typed - {"resume", "budget", "files"}]
@@ -94,15 +95,15 @@ def _resumed(run: Path, target: str | None, pool: str | None, call: opt.Call) ->
         raise BadInput(
             "conflict", "resume", "select --resume RUN [POOL]: it needs no network, and the pool only if it was moved."
         )
-    return go_on(run, call.settings.get("budget"), target, call.settings.get("files"))
+    return resume_selection(run, call.settings.get("budget"), target, call.settings.get("files"))
 
 
 def tell(selections: Comparison, run: str | Path | None, classes: Sequence[str] | None = None) -> None:
-    from neurotest.cli import foretold, show
+    from neurotest.cli import show
 
     first, *_ = selections.values()
-    foretold.tell_prior(selections)
-    foretold.tell_rounds(selections)
+    tell_prior(selections)
+    tell_rounds(selections)
     judged = any(selection.quality is not None for selection in selections.values())
     if judged:
         show.table(*quality_table(selections))
@@ -178,3 +179,40 @@ def _decimal(value: float) -> str:
 
 def _decimals(value: Interval) -> str:
     return "-" if math.isnan(value.value) else f"{value.value:.3f} ({value.low:.3f} .. {value.high:.3f})"
+
+
+def tell_prior(selections: Comparison) -> None:
+    """Once for all methods that share it."""
+    from neurotest.cli import show
+
+    priors = [s.details["prior"] for s in selections.values() if "shares" in s.details.get("prior", {})]
+    if not priors:
+        return
+    prior = priors[0]
+    shares = sorted(prior["shares"].items(), key=lambda item: -item[1])
+    rows = [[name, f"{100 * share:.0f} %"] for name, share in shares if share >= LEAST_SHARE]
+    words = f", roughly: of {prior['training_images']} training images only" if prior.get("rough") else ""
+    show.table(f"what the pool looks like, without a label{words}", ["change", "share"], rows)
+    if prior["looks_natural"]:
+        print("expected gain over deepgini before the first label: none, the pool looks natural; the start is deepgini's order")
+    else:
+        print(f"expected gain over deepgini before the first label: {100 * prior['expected_gain']:+.1f} points")
+
+
+def tell_rounds(selections: Comparison) -> None:
+    """What each round of an adaptive method promised, held, and gained over DeepGini so far."""
+    from neurotest.cli import show
+
+    for name, selection in selections.items():
+        rounds: list[dict[str, Any]] = list(selection.details.get("rounds", ()))
+        if not rounds:
+            continue
+        before = [0, *(r["faults"] for r in rounds)]
+        step = -(-len(rounds) // ROUNDS_SHOWN)
+        rows = [
+            [str(i + 1), str(r["labels"]), f"{100 * r['expected']:.0f} %", f"{100 * (r['faults'] - before[i]) / r['size']:.0f} %",
+             f"{r['faults']}", f"{r['deepgini']:.0f}", f"{100 * (r['faults'] - r['deepgini']) / max(r['labels'], 1):+.1f}"]
+            for i, r in enumerate(rounds) if (i + 1) % step == 0 or i in (0, len(rounds) - 1)
+        ]  # fmt: skip
+        columns = ["round", "labels", "expected", "measured", "faults so far", "deepgini's", "gain in points"]
+        show.table(f"{name}: faults of each round, and the gain so far over deepgini as its labels tell", columns, rows)

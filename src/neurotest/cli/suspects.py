@@ -11,7 +11,7 @@ from neurotest.cli import show
 from neurotest.errors import command
 from neurotest.settings.select import SuspectsSettings
 
-SHOWN = 20  # rows of the table
+ROWS_SHOWN = 20  # rows of the table
 
 
 @opt.command(
@@ -31,7 +31,7 @@ def suspects(
 
     def print_result() -> None:
         print(result.headline())
-        rows = result.table()[:SHOWN]
+        rows = result.table()[:ROWS_SHOWN]
         if rows:
             named = ["index", *(["name"] if "name" in rows[0] else []), "label", "suggested"]
             cells = [[*(str(row[column]) for column in named), f"{row['margin']:.1f}"] for row in rows]

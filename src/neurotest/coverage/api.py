@@ -15,7 +15,7 @@ from neurotest.coverage.measurement import Measurement
 from neurotest.coverage.result import Coverage, Measured
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.context import Context
@@ -65,7 +65,7 @@ def cover(
         **target_config(target), "data": stored_spec(source), "train": stored_spec(context.train), "seed": options.seed,
         "batch": options.batch, "criteria": {name: repr(criterion) for name, criterion in chosen.items()},
     }  # fmt: skip
-    with whole("cover", out, config) as run:
+    with atomic_run("cover", out, config) as run:
         measurement = Measurement.start(chosen, context, several, classes)
         measurement.scan(source, options.batch, progress)
         result = Coverage(

@@ -10,7 +10,7 @@ import numpy as np
 from neurotest.coverage.api import _criteria, _recorded, cover
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, opening, slope
+from neurotest.jobs.forecast import LARGE, MOST_MEASURED, Forecast, ForecastPart, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, open_counted, open_target
 from neurotest.measure.context import Context
 from neurotest.public import public
@@ -48,9 +48,9 @@ def forecast_cover(target: AnyTarget, data: AnyData, criteria: Any, **settings: 
         cover(target, source.take(few), list(chosen.values()), train=some, **same, cache=False)
 
     sources = [source, *([trained] if learned and trained is not None else [])]
-    seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
+    seconds, run = slope(piece, min(MOST_MEASURED, *map(len, [*sources, source])))
     each = seconds / len(sources)
-    parts = [opened, *([Part("training data", len(trained), each)] if learned and trained is not None else [])]
-    parts.append(Part("data", len(source), each))
+    parts = [opened, *([ForecastPart("training data", len(trained), each)] if learned and trained is not None else [])]
+    parts.append(ForecastPart("data", len(source), each))
     wants = {_recorded(criterion) for criterion in chosen.values()}
     return Forecast(tuple(parts), footprint(target, source, wants, options.batch, states), run * len(sources))

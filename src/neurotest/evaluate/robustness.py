@@ -29,7 +29,7 @@ from neurotest.jobs.methods import stored_method, with_options
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.mutate.space import from_unit
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
@@ -159,11 +159,11 @@ def robustness(
             network, source = stored_target(run, target), stored_source(run, config["data"], data, "data")
             return _Robustness.begin(network, source, old_method(run, config, "robustness", method, options), chosen)
 
-        return go_on(resume, "robustness", again, progress, out=out)
+        return resume_job(resume, "robustness", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("missing", "target", "robustness needs a target and data (or resume=RUN to go on with a run).")
     built: Clever = with_options("robustness", method or "clever", options)
-    return carry_out(_Robustness.begin(open_target(target), data, built, RobustnessSettings.of(settings)), out, progress)
+    return run_job(_Robustness.begin(open_target(target), data, built, RobustnessSettings.of(settings)), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)

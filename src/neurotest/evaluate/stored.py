@@ -22,7 +22,7 @@ from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.judge import Judgement, check_metrics, compare_suites, judge
 from neurotest.evaluate.readers import Stored, read_suite
 from neurotest.generate.outcome import Outcome
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import target_config
 from neurotest.mutate.space import to_unit
@@ -144,7 +144,7 @@ def evaluate(
     extractor = Extractor.of(chosen.extractor, network, layer=chosen.layer, weights=chosen.weights)
     same = {name: getattr(chosen, name) for name in ("train", "corrected", "batch")}
     config = {**target_config(network), "suites": {name: stored.suite.spec for name, stored in suites.items()}}
-    with whole("evaluate", out, config) as run:
+    with atomic_run("evaluate", out, config) as run:
         judged: dict[str, Judgement] = {}
         random: dict[str, Judgement | None] = {}
         for done, (name, stored) in enumerate(suites.items(), 1):

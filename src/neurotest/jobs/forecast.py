@@ -14,13 +14,13 @@ from neurotest.target import Target, Want, chunks
 
 SMALL, LARGE = 8, 24  # inputs, or passes, of the first two pieces that are timed
 ENOUGH = 0.5  # seconds of a piece that tell enough
-MOST = 500  # inputs of a piece
+MOST_MEASURED = 500  # inputs of a piece
 COPIES = 2  # of what is recorded: once by layer, once joined
 KEPT = 3  # a network's parts of a batch: the C library keeps pieces of several sizes
 
 
 @dataclass(frozen=True)
-class Part:
+class ForecastPart:
     """Forward passes over one kind of inputs, the seconds of one, and those that are spent once."""
 
     what: str
@@ -37,7 +37,7 @@ class Part:
 class Forecast:
     """parts: the passes, in order. memory: bytes by what needs them. notes: what it cannot say."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ForecastPart, ...]
     memory: dict[str, float]
     measured: int  # passes that were timed
     notes: tuple[str, ...] = ()
@@ -102,9 +102,9 @@ def slope(work: Callable[[int], Any], most: int) -> tuple[float, int]:
     return (more / (large - small) if more > 0 and large > small else seconds[1] / large), run
 
 
-def opening(began: float) -> Part:
+def opening(began: float) -> ForecastPart:
     """What opening the data took since then: the command opens them in the same way, and pictures are decoded meanwhile."""
-    return Part("opening the data", 0, once=time.perf_counter() - began)
+    return ForecastPart("opening the data", 0, once=time.perf_counter() - began)
 
 
 def _timed(work: Callable[[int], Any], count: int) -> float:

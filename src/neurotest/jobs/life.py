@@ -70,7 +70,7 @@ def withdraw(run: Run) -> None:
 
 
 @contextmanager
-def whole(command: str, out: Out, config: dict[str, Any], *, trusted: bool = True) -> Iterator[Run | None]:
+def atomic_run(command: str, out: Out, config: dict[str, Any], *, trusted: bool = True) -> Iterator[Run | None]:
     """A run that is whole or not there: for work that cannot be resumed. None where `out` is False: nothing is written."""
     if out is False:
         yield None

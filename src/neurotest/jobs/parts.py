@@ -17,7 +17,7 @@ from neurotest.runs.folder import LARGEST, RunFile, own
 from neurotest.runs.store import Run
 
 FOLDER, DIGESTS = "parts", "parts digests"  # entries of the run
-MOST = 10_000_000
+MOST_PARTS = 10_000_000
 OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
 Arrays = dict[str, NDArray[Any]]
 
@@ -32,7 +32,7 @@ class Parts:
         if FOLDER not in self.run:
             return 0
         count = self.run[FOLDER]
-        if type(count) is not int or not 0 <= count < MOST:
+        if type(count) is not int or not 0 <= count < MOST_PARTS:
             raise BadInput("damaged", "parts", f"{self.run.path} counts {count!r:.50} parts: it is damaged.")
         return count
 

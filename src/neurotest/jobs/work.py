@@ -47,14 +47,14 @@ class Job(ABC, Generic[Result]):
         """What a finished run holds beside its summary."""
 
 
-def carry_out(job: Job[Result], out: Out, progress: Progress | None = None) -> Result:
+def run_job(job: Job[Result], out: Out, progress: Progress | None = None) -> Result:
     """Do a job in a new run at `out` (None: where runs go; False: in memory)."""
     if out is False:
         return job.work(None, progress)
     return _finished(begin(job.command, out, job.config(), job.fill), job, progress, new=True)
 
 
-def go_on(
+def resume_job(
     path: str | Path,
     command: str,
     again: Callable[[Run, dict[str, Any]], Job[Result]],

@@ -16,7 +16,7 @@ from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_counted, open_data, open_target, stored_source
 from neurotest.jobs.stored import stored_target
-from neurotest.jobs.work import carry_out, go_on
+from neurotest.jobs.work import resume_job, run_job
 from neurotest.public import public
 from neurotest.repair.evaluation import read_attacks
 from neurotest.repair.material import read_material
@@ -64,11 +64,11 @@ def repair(
             method = old_method(run, config, "repair", protocol, options, "protocol")
             return _prepare(stored_target(run, target), _stored_inputs(run, config, inputs), method, chosen)
 
-        return go_on(resume, "repair", again, progress, out=out)
+        return resume_job(resume, "repair", again, progress, out=out)
     if target is None or run is None or holdout is None:
         raise BadInput("missing", "target", "repair needs a target, a run and a holdout (or resume=RUN to go on with a repair).")
     method: Protocol = with_options("repair", protocol or ("interpolated" if train is None else "default"), options)
-    return carry_out(_prepare(open_target(target), inputs, method, RepairSettings.of(settings)), out, progress)
+    return run_job(_prepare(open_target(target), inputs, method, RepairSettings.of(settings)), out, progress)
 
 
 def _stored_inputs(run: Run, config: dict[str, Any], named: Inputs) -> Inputs:

@@ -14,7 +14,7 @@ from neurotest import notebook, registry
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, check_shape
 from neurotest.errors import BadInput
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.several import Several
@@ -95,7 +95,7 @@ def compare(
         "methods": {name: repr(scorer) for name, scorer in scorers.items()}, "budget": str(budget),
         "seed": options.seed, "batch": batch, "spread": options.spread,
     }  # fmt: skip
-    with whole(command, out, config) as run:
+    with atomic_run(command, out, config) as run:
         scores = score(candidates, scorers, batch=batch, several=several, progress=progress)
         place = None if run is None else run.path
         selections = Comparison(several.errors)

@@ -10,7 +10,7 @@ import numpy as np
 
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
-from neurotest.jobs.forecast import LARGE, MOST, Forecast, Part, footprint, opening, slope
+from neurotest.jobs.forecast import LARGE, MOST_MEASURED, Forecast, ForecastPart, footprint, opening, slope
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_target
 from neurotest.public import public
 from neurotest.select.api import build, compare
@@ -38,10 +38,10 @@ def forecast_select(target: AnyTarget, pool: AnyData, methods: Sequence[str], **
         compare(target, source.take(few), methods, 1, train=None if trained is None else trained.take(few), **same)
 
     sources = [source, *([trained] if learns and trained is not None else [])]
-    seconds, run = slope(piece, min(MOST, *map(len, [*sources, source])))
+    seconds, run = slope(piece, min(MOST_MEASURED, *map(len, [*sources, source])))
     each = seconds / len(sources)
-    parts = [opened, *([Part("training data", len(trained), each)] if learns and trained is not None else [])]
-    parts.append(Part("pool, with what each candidate is compared with", len(source), each))
+    parts = [opened, *([ForecastPart("training data", len(trained), each)] if learns and trained is not None else [])]
+    parts.append(ForecastPart("pool, with what each candidate is compared with", len(source), each))
     wants = {scorer.want for scorer in scorers if getattr(scorer, "want", None) is not None}
     notes = tuple(
         f"{method} does work of its own after the passes, which grows with the labels: it is not in this." for method, scorer

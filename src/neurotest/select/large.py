@@ -24,7 +24,7 @@ from neurotest.files import write_json
 from neurotest.jobs.life import resumed
 from neurotest.jobs.opening import AnyTarget, known_training, open_counted, open_data, open_target, stored_source, stored_spec
 from neurotest.jobs.stored import stored_target, target_config
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.measure.several import Several
 from neurotest.notebook import view
 from neurotest.pieces import PER, Piece, pieces
@@ -83,11 +83,11 @@ def score(
             learned = None if config["train"] is None else stored_source(run, config["train"], train, "training data")
             return _Scores.prepare(stored_target(run, target), source, learned, chosen)
 
-        return go_on(resume, "score", again, progress, out=out)
+        return resume_job(resume, "score", again, progress, out=out)
     if target is None or data is None:
         raise BadInput("missing", "target", "score needs a target and data (or resume=RUN to go on with one).")
     named = [methods] if isinstance(methods, (str, Scorer)) else methods
-    return carry_out(_Scores.prepare(open_target(target), data, train, ScoreSettings.of(settings), named), out, progress)
+    return run_job(_Scores.prepare(open_target(target), data, train, ScoreSettings.of(settings), named), out, progress)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.files import write_json
-from neurotest.jobs.life import finish, whole
+from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.measure.answers import Answers, Floats, answers
@@ -230,7 +230,7 @@ def suspects(
     chosen = SuspectsSettings.of(settings)
     network = open_target(target)
     source = open_data(network, data, limit=chosen.limit, strict=chosen.strict)
-    with whole("suspects", out, {**target_config(network), "data": stored_spec(source), "batch": chosen.batch}) as run:
+    with atomic_run("suspects", out, {**target_config(network), "data": stored_spec(source), "batch": chosen.batch}) as run:
         result = of_answers(network, source, answers(network, source, batch=chosen.batch, progress=progress))
         if run is not None:
             result = replace(result, run=run.path)

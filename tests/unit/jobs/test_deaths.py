@@ -10,10 +10,10 @@ import pytest
 
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
-from neurotest.jobs.life import begin, finish, safe_point, same_sources, whole, withdraw
+from neurotest.jobs.life import atomic_run, begin, finish, safe_point, same_sources, withdraw
 from neurotest.jobs.opening import digests
 from neurotest.jobs.parts import Parts
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.runs import codec, schema
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -138,11 +138,11 @@ def test_what_a_killed_command_that_cannot_go_on_left_is_replaced(tmp_path: Path
     die(run)
     with pytest.raises(BadInput, match="holds a run already"):
         begin("fuzz", tmp_path / "run", {})
-    with pytest.raises(BadInput, match=r"holds notes\.md"), whole("cover", tmp_path / "run", {"a": 2}):
+    with pytest.raises(BadInput, match=r"holds notes\.md"), atomic_run("cover", tmp_path / "run", {"a": 2}):
         pass
     assert names(tmp_path / "run") == [".lock", "notes.md"]
     (tmp_path / "run" / "notes.md").unlink()
-    with whole("cover", tmp_path / "run", {"a": 2}) as again:
+    with atomic_run("cover", tmp_path / "run", {"a": 2}) as again:
         assert again is not None
         finish(again, {})
     with Run.open(tmp_path / "run") as opened:
@@ -160,7 +160,7 @@ def test_any_other_run_is_not_replaced(tmp_path: Path, state: str, monkeypatch: 
         die(run)
     if state == "made elsewhere":
         monkeypatch.setenv("NEUROTEST_CACHE", str(tmp_path / "other"))
-    with pytest.raises(BadInput, match=r"holds a run already|another process"), whole("cover", tmp_path / "run", {"a": 2}):
+    with pytest.raises(BadInput, match=r"holds a run already|another process"), atomic_run("cover", tmp_path / "run", {"a": 2}):
         pass
     if state == "alive":
         die(run)
@@ -199,10 +199,10 @@ def test_a_run_that_died_before_it_was_filled_is_filled_on_resume(tmp_path: Path
     job = Counting()
     for expected in (["fill"], ["fill", "restore"]):
         with pytest.raises(Interrupted):
-            go_on(tmp_path / "run", "counting", lambda run, config: job)
+            resume_job(tmp_path / "run", "counting", lambda run, config: job)
         assert job.calls == expected
     with pytest.raises(Interrupted):
-        carry_out(Counting(), tmp_path / "other")
+        run_job(Counting(), tmp_path / "other")
     with Run.open(tmp_path / "other") as run:
         assert run.is_filled
 
@@ -212,7 +212,7 @@ def test_a_finished_run_whose_parts_were_left_gets_rid_of_them(tmp_path: Path) -
         finish(run, {})
         Parts(run).add({"n": np.array(1)})
     with pytest.raises(BadInput, match="is finished"):
-        go_on(tmp_path / "run", "counting", lambda run, config: Counting())
+        resume_job(tmp_path / "run", "counting", lambda run, config: Counting())
     assert not (tmp_path / "run" / "parts").exists()
 
 

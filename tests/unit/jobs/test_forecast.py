@@ -15,7 +15,7 @@ from neurotest.cli.app import app
 from neurotest.coverage.forecast import forecast_cover
 from neurotest.errors import BadInput
 from neurotest.jobs import forecast as module
-from neurotest.jobs.forecast import Forecast, Part, footprint, slope, span
+from neurotest.jobs.forecast import Forecast, ForecastPart, footprint, slope, span
 from neurotest.select.forecast import forecast_select
 from neurotest.target import Want
 
@@ -28,7 +28,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sums_by_hand() -> None:
-    plan = Forecast((Part("training data", 100, 0.5), Part("data", 20, 0.25)), {"states": 2e9, "inputs": 1e6}, 40)
+    plan = Forecast((ForecastPart("training data", 100, 0.5), ForecastPart("data", 20, 0.25)), {"states": 2e9, "inputs": 1e6}, 40)
     assert (plan.passes, plan.seconds, plan.bytes) == (120, 55.0, 2.001e9)
     assert plan.rows()[-1] == ["all", "120", "55 s"]
     assert "about 2.0 GB (states 2.0 GB, inputs 1.0 MB)" in plan.sentence()

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from neurotest.errors import BadInput, Interrupted
-from neurotest.jobs.life import begin, finish, resume_with, resumed_settings, unfinished, whole, withdraw
+from neurotest.jobs.life import atomic_run, begin, finish, resume_with, resumed_settings, unfinished, withdraw
 from neurotest.jobs.parts import Parts
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 
@@ -66,12 +66,12 @@ def resumed(path: Path, **options: Any) -> tuple[Sum, Adding]:
         jobs.append(Adding(config["numbers"], **options))
         return jobs[0]
 
-    return go_on(path, "adding", again), jobs[0]
+    return resume_job(path, "adding", again), jobs[0]
 
 
 def test_a_job_in_memory_and_in_a_run(tmp_path: Path) -> None:
-    assert carry_out(Adding([1, 2, 3]), False) == Sum(6)
-    result = carry_out(Adding([1, 2, 3]), tmp_path / "run")
+    assert run_job(Adding([1, 2, 3]), False) == Sum(6)
+    result = run_job(Adding([1, 2, 3]), tmp_path / "run")
     assert result == Sum(6, tmp_path / "run")
     with Run.open(tmp_path / "run") as run:
         assert (run["state"], run["summary"], run["recorded"]) == ("done", {"total": 6}, 6)
@@ -82,7 +82,7 @@ def test_a_job_in_memory_and_in_a_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stop", [KeyboardInterrupt(), Interrupted("asked")])
 def test_an_interrupt_says_how_to_go_on_and_nothing_is_done_twice(tmp_path: Path, stop: BaseException) -> None:
     with pytest.raises(Interrupted, match=r"after 2 numbers, everything is saved.*neurotest adding --resume .*run"):
-        carry_out(Adding([1, 2, 3], {2: stop}), tmp_path / "run")
+        run_job(Adding([1, 2, 3], {2: stop}), tmp_path / "run")
     result, job = resumed(tmp_path / "run")
     assert (result.total, job.done) == (6, 1)
     with pytest.raises(BadInput, match="finished"):
@@ -91,16 +91,16 @@ def test_an_interrupt_says_how_to_go_on_and_nothing_is_done_twice(tmp_path: Path
 
 def test_a_failure_before_anything_is_kept_leaves_no_run_and_a_later_one_does(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        carry_out(Adding([1], {0: ZeroDivisionError()}), tmp_path / "none")
+        run_job(Adding([1], {0: ZeroDivisionError()}), tmp_path / "none")
     assert not (tmp_path / "none").exists()
     with pytest.raises(ZeroDivisionError):
-        carry_out(Adding([1, 2], {1: ZeroDivisionError()}), tmp_path / "some")
+        run_job(Adding([1, 2], {1: ZeroDivisionError()}), tmp_path / "some")
     assert resumed(tmp_path / "some")[0].total == 3
 
 
 def test_resuming_never_removes_a_run(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        carry_out(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "run")
+        run_job(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "run")
     (tmp_path / "run" / "my notes.txt").write_text("mine")
     with pytest.raises(ZeroDivisionError):
         resumed(tmp_path / "run", stop_at={0: ZeroDivisionError()})
@@ -130,14 +130,14 @@ def test_what_is_filled_in_at_the_beginning_is_whole(tmp_path: Path) -> None:
 
 
 def test_whole_runs_are_there_or_not(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted, match="nothing was kept"), whole("once", tmp_path / "run", {}):
+    with pytest.raises(Interrupted, match="nothing was kept"), atomic_run("once", tmp_path / "run", {}):
         raise KeyboardInterrupt
     assert not (tmp_path / "run").exists()
-    with whole("once", tmp_path / "run", {"a": 1}) as run:
+    with atomic_run("once", tmp_path / "run", {"a": 1}) as run:
         assert run is not None
     with Run.open(tmp_path / "run", write=True) as run:  # it was let go
         assert run["config"] == {"a": 1}
-    with whole("once", False, {}) as nothing:
+    with atomic_run("once", False, {}) as nothing:
         assert nothing is None
 
 
@@ -175,7 +175,7 @@ def test_what_is_filled_in_is_there_before_the_work(tmp_path: Path) -> None:
             assert run["classes"] == ["a"]
             return super().work(run, progress)
 
-    assert carry_out(Filled([1]), tmp_path / "run").total == 1
+    assert run_job(Filled([1]), tmp_path / "run").total == 1
 
 
 def test_withdrawing_a_run_that_somebody_removed(tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_the_command_that_goes_on(tmp_path: Path) -> None:
 
 def test_an_interrupt_before_anything_is_kept(tmp_path: Path) -> None:
     with pytest.raises(Interrupted, match=r"interrupted before anything was finished\. Go on with: neurotest adding --resume"):
-        carry_out(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "run")
+        run_job(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "run")
     assert resumed(tmp_path / "run")[0].total == 1
 
 
@@ -221,7 +221,7 @@ def test_which_runs_may_go_on(tmp_path: Path) -> None:
 
 
 def test_a_finished_run_may_be_extended(tmp_path: Path) -> None:
-    carry_out(Adding([1, 2]), tmp_path / "run")
+    run_job(Adding([1, 2]), tmp_path / "run")
     states: list[Any] = []
 
     class Longer(Adding):
@@ -230,7 +230,7 @@ def test_a_finished_run_may_be_extended(tmp_path: Path) -> None:
             states.append((run["state"], run["summary"]))
             return Sum(7)
 
-    result = go_on(tmp_path / "run", "adding", lambda run, config: Longer([*config["numbers"], 4]), extends=True)
+    result = resume_job(tmp_path / "run", "adding", lambda run, config: Longer([*config["numbers"], 4]), extends=True)
     assert result == Sum(7, tmp_path / "run")
     assert states == [("running", None)]  # while it goes on it is not finished
     with Run.open(tmp_path / "run") as run:
@@ -239,14 +239,14 @@ def test_a_finished_run_may_be_extended(tmp_path: Path) -> None:
 
 def test_a_job_goes_back_to_where_its_run_stands_and_may_refuse_it(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
-        carry_out(Adding([1, 2], {1: KeyboardInterrupt()}), tmp_path / "run")
+        run_job(Adding([1, 2], {1: KeyboardInterrupt()}), tmp_path / "run")
 
     class Refusing(Adding):
         def restore(self, run: Run) -> None:
             raise BadInput(f"{len(Parts(run))} numbers are not these data's")
 
     with pytest.raises(BadInput, match="1 numbers are not these data's"):
-        go_on(tmp_path / "run", "adding", lambda run, config: Refusing(config["numbers"]))
+        resume_job(tmp_path / "run", "adding", lambda run, config: Refusing(config["numbers"]))
     assert resumed(tmp_path / "run")[0].total == 3
 
 
@@ -261,9 +261,9 @@ def test_progress_reaches_the_work(tmp_path: Path) -> None:
 
     def progress(*_: Any) -> None: ...
 
-    carry_out(Showing([1]), False, progress)
-    carry_out(Showing([1]), tmp_path / "run", progress)
+    run_job(Showing([1]), False, progress)
+    run_job(Showing([1]), tmp_path / "run", progress)
     with pytest.raises(Interrupted):
-        carry_out(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "other")
-    go_on(tmp_path / "other", "adding", lambda run, config: Showing(config["numbers"]), progress)
+        run_job(Adding([1], {0: KeyboardInterrupt()}), tmp_path / "other")
+    resume_job(tmp_path / "other", "adding", lambda run, config: Showing(config["numbers"]), progress)
     assert seen == [progress] * 3

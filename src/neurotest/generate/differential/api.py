@@ -30,7 +30,7 @@ from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_targets
-from neurotest.jobs.work import carry_out, go_on
+from neurotest.jobs.work import resume_job, run_job
 from neurotest.mutate.distances import SAME, distances
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.public import public
@@ -73,13 +73,13 @@ def diff(
             chosen = resumed(DiffSettings, run, config, settings)
             return _Diff.begin(stored_targets(run, named), stored_source(run, config["seeds"], seeds), old, chosen)
 
-        return go_on(resume, "diff", again, progress, out=out)
+        return resume_job(resume, "diff", again, progress, out=out)
     if targets is None or seeds is None:
         raise BadInput("missing", "targets", "diff needs targets and seeds (or resume=RUN to go on with a run).")
     if not named:
         raise BadInput("too-few", "targets", "diff needs at least one target.")
     searcher: Method = with_options("differential", method or "deepxplore", options)
-    return carry_out(_Diff.begin([open_target(one) for one in named], seeds, searcher, DiffSettings.of(settings)), out, progress)
+    return run_job(_Diff.begin([open_target(one) for one in named], seeds, searcher, DiffSettings.of(settings)), out, progress)
 
 
 def deepxplore_suite(

@@ -28,7 +28,7 @@ from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
-from neurotest.jobs.work import carry_out, go_on
+from neurotest.jobs.work import resume_job, run_job
 from neurotest.mutate.distances import SAME, distances
 from neurotest.public import public
 from neurotest.runs.store import Run
@@ -68,11 +68,11 @@ def attack(
             network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
             return _Attack.begin(network, source, method, old, resumed(AttackSettings, run, config, settings))
 
-        return go_on(resume, "attack", again, progress, out=out)
+        return resume_job(resume, "attack", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "attack needs a target and seeds (or resume=RUN to go on with a run).")
     method: Attack = with_options("attack", attack or "pgd", options)
-    return carry_out(_Attack.begin(open_target(target), seeds, method, regulariser, AttackSettings.of(settings)), out, progress)
+    return run_job(_Attack.begin(open_target(target), seeds, method, regulariser, AttackSettings.of(settings)), out, progress)
 
 
 def _diversity(diversity: float | Diversity | None, settings: Mapping[str, Any]) -> Diversity | None:

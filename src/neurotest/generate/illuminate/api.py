@@ -25,7 +25,7 @@ from neurotest.jobs.methods import with_options
 from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_source
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
-from neurotest.jobs.work import carry_out, go_on
+from neurotest.jobs.work import resume_job, run_job
 from neurotest.mutate.distances import distances
 from neurotest.public import public
 from neurotest.runs.folder import own
@@ -118,12 +118,12 @@ def illuminate(
             network, source = stored_target(run, target), stored_source(run, config["seeds"], seeds)
             return _Illumination.begin(network, source, old, chosen)
 
-        return go_on(resume, "illuminate", again, progress, out=out)
+        return resume_job(resume, "illuminate", again, progress, out=out)
     if target is None or seeds is None:
         raise BadInput("missing", "target", "illuminate needs a target and seeds (or resume=RUN to go on with a run).")
     generator: Illuminate = with_options("generator", method or "illuminate", options)
     chosen = IlluminateSettings.of(settings)
-    return carry_out(_Illumination.begin(open_target(target), seeds, generator, chosen), out, progress)
+    return run_job(_Illumination.begin(open_target(target), seeds, generator, chosen), out, progress)
 
 
 @dataclass(eq=False, kw_only=True)

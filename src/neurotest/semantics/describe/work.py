@@ -21,7 +21,7 @@ from neurotest.jobs.life import resumed, resumed_settings
 from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import AnyTarget, stored_source
 from neurotest.jobs.stored import stored_target
-from neurotest.jobs.work import Job, carry_out, go_on
+from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.runs.folder import LARGEST, own
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -164,7 +164,7 @@ def recorded(
     if resume is None:
         assert target is not None
         job = Describing.prepare(target, data, method or DEFAULT, layers, DescribeSettings.of(settings))
-        done = carry_out(job, out, progress)
+        done = run_job(job, out, progress)
     else:
 
         def again(run: Run, config: dict[str, Any]) -> Describing:
@@ -178,6 +178,6 @@ def recorded(
             source = stored_source(run, config["data"], data, "data") if config["inputs"] else None
             return Describing.prepare(network, source, read_method("describer", config["method"]), config["layers"], chosen)
 
-        done = go_on(resume, "describe", again, progress, out=out)
+        done = resume_job(resume, "describe", again, progress, out=out)
     assert done.run is not None
     return done.table, done.run, done.to_dict()

@@ -107,9 +107,9 @@ def test_numbers_of_cells_are_all_different() -> None:
 
 
 def test_families_of_an_earlier_campaign(tmp_path: Path) -> None:
-    from neurotest.jobs.life import whole
+    from neurotest.jobs.life import atomic_run
 
-    with whole("fuzz", tmp_path / "run", {"target": "t"}) as run:
+    with atomic_run("fuzz", tmp_path / "run", {"target": "t"}) as run:
         assert run is not None
         run.add_inputs([{"position": 0, "content": "0", "label": 0, "predicted": 0}])
         columns = (
