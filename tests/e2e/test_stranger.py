@@ -28,7 +28,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = Path.cwd()
     monkeypatch.chdir(project)
-    first = cli(*FUZZ, "--iterations", 60, "--out", "run", "--json", "-q")
+    first = cli(*FUZZ, "--iterations", 30, "--out", "run", "--json", "-q")
     assert first.code == 0, first.err
     assert json.loads(first.out)["faults"] > 0
     # Another directory, and the run moved there.
@@ -41,7 +41,7 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     )  # fmt: skip
     assert second.code == 0, second.err
     for command in (
-        ["fuzz", "--resume", "moved", "--iterations", 70, "--json", "-q"],
+        ["fuzz", "--resume", "moved", "--iterations", 40, "--json", "-q"],
         ["status", "moved", "--json"],
         ["families", "moved", "--json"],
         ["replay", f"moved#{number}", "--json"],
@@ -55,7 +55,7 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     ):
         result = cli(*command)
         assert result.code == 0, (command, result.err)
-    assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 70
+    assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 40
 
 
 @pytest.mark.parametrize(
