@@ -116,7 +116,7 @@ def head_and_logistic(loop: Loop) -> np.ndarray:
 
 
 def hedged(loop: Loop) -> np.ndarray:
-    return loop.belief.odds.numpy()
+    return loop.posterior.odds.numpy()
 
 
 DESIGNS: dict[str, Score] = {

@@ -54,7 +54,7 @@ class TwinLoop(PriorLoop):
 
 def images(subject: Subject, copies: Sequence[Mutations | None]) -> np.ndarray:
     """The changed images of a bank in the order of its rows, 8 bits."""
-    source = banks.sample_of(subject.train, 0)
+    source = banks._sample_of(subject.train, 0)
     changed = banks._Copies(subject.target, source, 0, copies)
     parts = [x for number in range(len(copies)) for x in changed.each(number, np.arange(len(source)))]
     low, high = subject.target.bounds
@@ -75,7 +75,7 @@ def with_twin(bank: banks.Bank, prior: priors.Prior, twin: Tensor, judged: np.nd
     shares = np.array([prior.shares[name] for name in bank.names])[bank.operators]
     portion = shares / np.bincount(bank.operators, minlength=len(bank.names))[bank.operators]
     weights = torch.from_numpy((1 - priors.EVERYWHERE) * portion * len(bank) + priors.EVERYWHERE)
-    _, oof = priors.crossfit(bank, weights, 30.0)
+    _, oof = priors._crossfit(bank, weights, 30.0)
     outputs = bank.facts.outputs
     faults = (torch.from_numpy(bank.labels) != outputs.predicted).double()
     scores = torch.stack([outputs.gini_odds()[judged], oof[judged], twin], dim=1)

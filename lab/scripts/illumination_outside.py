@@ -12,7 +12,7 @@ import numpy as np
 from neurotest import rng
 from neurotest.data.source import ArraySource
 from neurotest.evaluate.features import Extractor
-from neurotest.evaluate.manifold import Manifold
+from neurotest.evaluate.metrics import Manifold
 from neurotest_lab.studies.illumination import cells, suites
 
 

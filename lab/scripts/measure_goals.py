@@ -37,7 +37,7 @@ from neurotest.measure.context import Context
 from neurotest.mutate.base import Family, Mutations
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
-from neurotest.stats.richness import chao1
+from neurotest.stats.diversity import chao1
 from neurotest.target import Target
 from neurotest.target.load import load
 from neurotest_lab.studies.frame import odd, split_of

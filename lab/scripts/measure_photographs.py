@@ -63,7 +63,7 @@ def main(spec: str, folder: str) -> None:
     wrong = labels != loops["adaptive"].predictions.numpy()
     wanted = round(BUDGETS[-1] * len(pool))
     orders = {"deepgini": np.argsort(-loops["adaptive"].gini.numpy(), kind="stable")}
-    orders["foreseen"] = np.argsort(-loops["adaptive"].belief.odds.numpy(), kind="stable")
+    orders["foreseen"] = np.argsort(-loops["adaptive"].posterior.odds.numpy(), kind="stable")
     times: dict[str, list[float]] = {}
     for name, loop in loops.items():
         orders[name], times[name] = reveal(loop, labels, wanted)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.jobs.opening import open_counted, open_target
 from neurotest.measure.answers import Answers, answers
-from neurotest.select.suspects import evidence, label_mistakes
+from neurotest.select.suspects import _label_mistakes, evidence
 from neurotest.stats.bootstrap import t_quantile
 
 SUBJECTS = {"mnist-lenet5": "mnist", "fashion-lenet5": "fashion-mnist", "cifar10-resnet20": "cifar10-full"}
@@ -47,7 +47,7 @@ def orders(said: Answers, labels: Ints, seed: int) -> dict[str, Ints]:
     from cleanlab.rank import get_label_quality_scores
 
     probs = np.exp(said.log_probs)
-    mistakes = label_mistakes(said.log_probs, labels)
+    mistakes = _label_mistakes(said.log_probs, labels)
     own = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes).margin
     result = {"suspects": np.argsort(-own, kind="stable")}
     for measure in ("self_confidence", "normalized_margin"):

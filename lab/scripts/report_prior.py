@@ -116,10 +116,10 @@ def reveal(loop: Loop, labels: np.ndarray, to: float, share: float) -> tuple[np.
         loop.tell(batch, labels[batch])
         if any(len(order) == round(b * n) for b in BUDGETS[1:]):
             rest = loop.remaining()
-            chance = loop.belief.chance[loop.left]
+            chance = loop.posterior.chance[loop.left]
             truth = {
                 "labels": len(order), "true": int(wrong[loop.left].sum()), "sum": float(chance.sum()),
-                "mixed": float(torch.sigmoid(loop.belief.odds[loop.left]).sum()),
+                "mixed": float(torch.sigmoid(loop.posterior.odds[loop.left]).sum()),
                 "noise": float((chance * (1 - chance)).sum()), "random": rest.random,
                 "draws": [[len(d.positions), int(wrong[list(d.positions)].sum()), d.expected] for d in loop.draws],
             }  # fmt: skip
@@ -166,7 +166,7 @@ def measure(subject: Subject, kind: str, pool: Source, seed: int, variants: list
         if variant not in UNLABELLED or share == s.rounds[0]:
             loop = make_loop(subject, kind, variant, facts, pool, learned, places, s.audit)
             if variant in UNLABELLED:
-                order, left = np.argsort(-loop.belief.odds.numpy(), kind="stable"), []
+                order, left = np.argsort(-loop.posterior.odds.numpy(), kind="stable"), []
             else:
                 order, left = reveal(loop, labels, s.to, share)
             line: Line = {

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from neurotest.semantics.describe import validate
 from neurotest.semantics.describe.api import described
 from neurotest.semantics.describe.probes import DIRECTIONS
 from neurotest.semantics.descriptions import describe
 from neurotest.stats.bootstrap import wilson
 from neurotest.zoo import catalogue
+from neurotest_lab.studies.nsgen import validate
 from neurotest_lab.studies.nsgen.words import describers, sentences, work
 
 

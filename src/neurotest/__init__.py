@@ -57,8 +57,8 @@ if TYPE_CHECKING:
     from neurotest.select.large import score as score
     from neurotest.select.suspects import Suspects as Suspects
     from neurotest.select.suspects import suspects as suspects
-    from neurotest.semantics.descriptions import Description as Description
     from neurotest.semantics.descriptions import Descriptions as Descriptions
+    from neurotest.semantics.descriptions import NeuronDescription as NeuronDescription
     from neurotest.semantics.descriptions import describe as describe
     from neurotest.target import Probe as Probe
     from neurotest.target import Profile as Profile
@@ -74,12 +74,12 @@ _HOME = {
     "BadInput": "errors",
     "CheckResult": "check",
     "Coverage": "coverage",
-    "Description": "semantics.descriptions",
     "Descriptions": "semantics.descriptions",
     "DiffResult": "generate.differential",
     "FuzzResult": "campaign",
     "GateResult": "check.gate",
     "IlluminateResult": "generate.illuminate",
+    "NeuronDescription": "semantics.descriptions",
     "NeurotestError": "errors",
     "Probe": "target",
     "Profile": "target",
@@ -117,10 +117,19 @@ _HOME = {
     "workers": "scale.opening",
 }
 
+_RENAMED = {"Description": "NeuronDescription"}  # in 0.3: the old names go with 0.4
+
 __all__ = [*sorted(_HOME), "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        import warnings
+
+        from neurotest.errors import Remark
+
+        warnings.warn(f"neurotest.{name} is now neurotest.{_RENAMED[name]}.", Remark, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOME:
         raise AttributeError(f"module 'neurotest' has no attribute {name!r}")
     home = importlib.import_module(f"neurotest.{_HOME[name]}")

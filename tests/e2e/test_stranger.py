@@ -174,7 +174,7 @@ def test_a_selection_is_resumed_as_it_was_started(project: Path, cli: Cli, monke
     monkeypatch.chdir("elsewhere")
     again = cli("select", "--resume", run, "--budget", 5, "--json")
     assert again.code == 0, again.err
-    assert "no pictures" not in again.err
+    assert "no images" not in again.err
     for option, value in (("--method", "deepgini"), ("--mean", "0.9"), ("--weights", "other.pt"), ("--seed", 3)):
         refused = cli("select", "--resume", run, option, value)
         assert refused.code == 2

@@ -16,10 +16,11 @@ from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
 from neurotest.select import surprise
 from neurotest.select.api import rank
-from neurotest.select.ats import ATS, SURE, UNITS, greedy, intervals
-from neurotest.select.dropout import mutual_information, predictive_entropy, variation_ratio
-from neurotest.select.estimation import CES, grow
-from neurotest.select.greedy import CAM, CTM, Collected, bucketed
+from neurotest.select.ats import ATS, SURE, UNITS, _greedy, _intervals
+from neurotest.select.dropout import _mutual_information, _predictive_entropy, _variation_ratio
+from neurotest.select.estimation import CES, _grow
+from neurotest.select.greedy import CAM, CTM, Collected, _bucketed
+from neurotest.select.scorer import steady
 from neurotest.target import Profile, Trace, Want
 
 pytestmark = pytest.mark.by_hand
@@ -33,9 +34,9 @@ WANT = Want()
 @pytest.mark.parametrize(
     ("rule", "key"),
     [
-        (variation_ratio, "VariationRatio"),
-        (predictive_entropy, "PredictiveEntropy(bits)"),
-        (mutual_information, "MutualInformation(bits)"),
+        (_variation_ratio, "VariationRatio"),
+        (_predictive_entropy, "PredictiveEntropy(bits)"),
+        (_mutual_information, "MutualInformation(bits)"),
     ],
 )
 def test_scores_on_the_same_samples(rule: Any, key: str) -> None:
@@ -56,7 +57,7 @@ def patterns(projection: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nd
         here = np.flatnonzero(predicted == own)
         unsure = here[probs[here, own] < SURE]
         sure.append(here[probs[here, own] > SURE])
-        cover = greedy(*intervals(probs[unsure], own, projection=projection), 100)
+        cover = _greedy(*_intervals(probs[unsure], own, projection=projection), 100)
         added[unsure[cover.picked]] = np.array(cover.added) / UNITS
         unions.append(cover.union / UNITS / 36)
         sizes.append(len(cover.picked))
@@ -144,7 +145,7 @@ def test_tables_of_ces() -> None:
 def test_picks_of_ces() -> None:
     """With the peer's generator, and repeats as it allows them, the picks are the peer's, one by one."""
     values = np.maximum(arrays("acts_channelmean_preact")["test/Linear-2"], 0)
-    picks = grow(CES(edges="published").table(values), 60, np.random.RandomState(4), repeats=True)
+    picks = _grow(CES(edges="published").table(values), 60, np.random.RandomState(4), repeats=True)
     assert np.array_equal(picks, arrays("selection")["CES|select60_np_seed4"])
 
 
@@ -211,7 +212,7 @@ def test_cam_on_surprise_coverage_of_dnn_tip(sections: int, overflow: bool) -> N
 
     criterion = DSC(buckets="dnn_tip", sections=sections, overflow=overflow)
     state = SurpriseState(criterion, Layout({"all": 236}), None)  # type: ignore[arg-type]
-    scores = CAM().order_by(bucketed(state, arrays("dnn_tip")["SA|A236|DSA"]))
+    scores = CAM().order_by(_bucketed(state, arrays("dnn_tip")["SA|A236|DSA"]))
     covered = numbers("dnn_tip")[f"SC/DSA A236/sections={sections}/overflow={overflow}"]["covered"]
     assert (scores >= 1).sum() == covered
     theirs = arrays("dnn_tip")[f"SC|DSA_A236|k{sections}|ov{overflow}|cam"]
@@ -239,7 +240,7 @@ def test_orders_by_surprise_of_dnn_tip(method: Any, key: str, columns: slice) ->
     train, test = joined("train")[:, columns], joined("test")[:, columns]
     ours = method.fit(Traces(train, outputs["pred_train"])).score(test, outputs["pred_test"])
     theirs = arrays("dnn_tip")[f"SA|{key}"]
-    order = rank(surprise.steady(ours))
+    order = rank(steady(ours))
     along = theirs[order]
     assert (np.diff(along) <= 1e-5 * np.abs(along[1:])).all()
     assert np.mean(order == rank(theirs)) > 0.97

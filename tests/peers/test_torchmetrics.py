@@ -7,7 +7,7 @@ import pytest
 import torch
 from tests.peers.packages import package
 
-from neurotest.evaluate.frechet import fid, inception_score, kid
+from neurotest.evaluate.metrics import fid, inception_score, kid
 
 package("torchmetrics")
 pytestmark = pytest.mark.peer("torchmetrics")

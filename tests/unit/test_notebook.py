@@ -18,7 +18,7 @@ from PIL import Image
 import neurotest
 from neurotest import notebook, zoo
 from neurotest.data.source import ArraySource
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.target import Target
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
@@ -142,7 +142,7 @@ def test_a_diagnosis_and_a_coverage(target: Target) -> None:
 
 
 def test_descriptions() -> None:
-    rows = {("fc", n): Description("fc", n, f"{EVIL} {n}", float(n), "csv") for n in range(40)}
+    rows = {("fc", n): NeuronDescription("fc", n, f"{EVIL} {n}", float(n), "csv") for n in range(40)}
     table = Descriptions("print", {"fc": 50, EVIL: 3}, rows, method=EVIL)
     page = table._repr_html_()
     harmless(page)

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.golden import BESIDE, HERE
 
-from neurotest.stats.comparison import pearson, within
+from neurotest.stats.comparison import pearson
+from neurotest_lab.studies.coverage.correlate import within
 from neurotest_lab.studies.coverage.correlations import from_csv
 
 EXCERPT = HERE / "coverage-study" / "resnet56.csv"

@@ -12,7 +12,7 @@ from neurotest.campaign.replay import FaultReader
 from neurotest.campaign.store import Store, StoredMutant
 from neurotest.data.source import ArraySource, content_ids
 from neurotest.errors import BadInput
-from neurotest.evaluate.readers import Stored
+from neurotest.evaluate.readers import StoredSuite
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
@@ -27,20 +27,20 @@ Make = Callable[[list[StoredMutant]], np.ndarray]
 
 
 @register("suite", "fuzz", paper="", cost="makes every output again from its seed: a few milliseconds each")
-def fuzz_suite(run: Run, target: AnyTarget | None) -> Stored:
+def fuzz_suite(run: Run, target: AnyTarget | None) -> StoredSuite:
     """What `neurotest fuzz` output, beside the numbers of its random control."""
     reader = FaultReader(run, target)
     return stored(run, reader.target, reader.again)
 
 
 @register("suite", "merge", paper="", cost="as fuzz")
-def merge_suite(run: Run, target: AnyTarget | None) -> Stored:
+def merge_suite(run: Run, target: AnyTarget | None) -> StoredSuite:
     """What `neurotest merge` joined; merged campaigns have no common control."""
     return fuzz_suite(run, target)
 
 
 @register("suite", "swarm", paper="", cost="reads the stored images")
-def swarm_suite(run: Run, target: AnyTarget | None) -> Stored:
+def swarm_suite(run: Run, target: AnyTarget | None) -> StoredSuite:
     """The faults of `neurotest swarm` that it saved as images, beside random changes of the ball's size (its `noise` control)."""
     suite = stored(run, stored_target(run, target), None)
     noise = ((run["summary"] or {}).get("controls") or {}).get("noise")
@@ -50,7 +50,7 @@ def swarm_suite(run: Run, target: AnyTarget | None) -> Stored:
     return dataclasses.replace(suite, random=random, control_is=NOISE)
 
 
-def stored(run: Run, target: Target, make: Make | None) -> Stored:
+def stored(run: Run, target: Target, make: Make | None) -> StoredSuite:
     """The outputs of a campaign. Without `make` those that were not kept as files are left out, and the notes say so."""
     store = Store(run)
     outputs = store.mutants()
@@ -68,7 +68,7 @@ def stored(run: Run, target: Target, make: Make | None) -> Stored:
     if random is not None and random.get("roots") is not None and len(seeds):
         random = {**random, "seeds_failed": random["roots"] / len(seeds)}
     left = len(outputs) - len(mutants)
-    return Stored(
+    return StoredSuite(
         target, ArraySource(np.concatenate(parts), expected, originals=originals, **about),
         np.array([m.oracle is not None for m in mutants]), str(run["command"]), None, random, CONTROL if random else None,
         [m.operator for m in mutants], summary.get("forwards"),

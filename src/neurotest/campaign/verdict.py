@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from neurotest.generate.fuzz.mutants import Key, Tally
-from neurotest.stats.swaps import swap_interval
+from neurotest.stats.comparison import swap_interval
 
 # What is counted of a fault with this family from this seed, and what it is called.
 KINDS: dict[str, tuple[str, Callable[[int, Key], Hashable]]] = {

@@ -22,8 +22,7 @@ from neurotest.public import public
 from neurotest.scan import Progress, batches, check_labels, fit
 from neurotest.settings.analyse import GateSettings
 from neurotest.stats.bootstrap import Interval, wilson
-from neurotest.stats.comparison import holm
-from neurotest.stats.paired import mcnemar, paired_difference
+from neurotest.stats.comparison import holm, mcnemar, paired_difference
 from neurotest.target import Target
 
 CHOSEN = (

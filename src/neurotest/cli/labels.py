@@ -107,7 +107,7 @@ def _shown(path: Path, *, history: bool) -> opt.Result:
 
 def stands(run: Path) -> opt.Result:
     """Where an adaptive selection stands."""
-    from neurotest.select.adaptive.status import status
+    from neurotest.select.adaptive.rounds import status
 
     result = status(run)
     return result, lambda: tell_status(result)

@@ -27,7 +27,7 @@ Folder = Annotated[Path | None, typer.Argument(help="Folder that holds the runs 
 Root = Annotated[Path | None, typer.Option("--root", help="The same, as an option.")]
 LAYOUTS = ("tsne", "umap", "none")
 DEMO = "zoo:fashion-lenet5"
-DEMO_METHODS = ["adaptive", "foreseen", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
+DEMO_METHODS = ["adaptive", "prior-only", "nss", "nss:distance=cosine", "deepgini", "maxp", "margin", "entropy", "random"]
 
 
 @opt.command(DemoSettings, on="")

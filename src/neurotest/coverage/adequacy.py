@@ -18,8 +18,7 @@ from neurotest.checks import Settings, number, setting
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.measure.traces import Values
-from neurotest.stats.densities import Gaussian, Inverse, Kernels
-from neurotest.stats.neighbours import Points
+from neurotest.stats.distances import Gaussian, Inverse, Kernels, Points
 
 Floats = NDArray[np.float64]
 Classes = NDArray[np.int64]

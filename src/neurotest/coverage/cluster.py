@@ -14,7 +14,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
-from neurotest.stats.neighbours import squared_distances
+from neurotest.stats.distances import squared_distances
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]

@@ -18,7 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values, checked
 from neurotest.registry import register
-from neurotest.stats.neighbours import Points, nearest_other
+from neurotest.stats.distances import Points, nearest_other
 from neurotest.target import Trace, Want
 
 Bits = NDArray[np.bool_]

@@ -16,7 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
-from neurotest.stats.densities import Inverse
+from neurotest.stats.distances import Inverse
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]

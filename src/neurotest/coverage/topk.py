@@ -15,7 +15,7 @@ from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value,
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, Values
 from neurotest.registry import register
-from neurotest.stats.distinct import HASH, Distinct, Hashes, as_hashes
+from neurotest.stats.diversity import HASH, Distinct, Hashes, as_hashes
 from neurotest.target import Trace
 
 DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"

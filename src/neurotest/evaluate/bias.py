@@ -18,7 +18,7 @@ from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.scan import aligned, fit, read, scan
 from neurotest.stats.comparison import ranks, spearman
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
 
@@ -78,7 +78,7 @@ def impartiality(
         warnings.append("there are no faults: the evenness of all outputs says nothing about the attack.")
     before = None if clean is None else evenness(clean, classes, corrected=corrected)
     of_all, of_faults = (
-        None if roots is None else evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
+        None if roots is None else _evenness_interval(predicted[part], classes, np.asarray(roots)[part], corrected=corrected)
         for part in (finite, wrong & finite)
     )
     return Impartiality(
@@ -86,7 +86,7 @@ def impartiality(
     )
 
 
-def evenness_interval(
+def _evenness_interval(
     numbers: NDArray[np.int64], classes: int, roots: NDArray[Any], *, corrected: bool = False, draws: int = DRAWS, seed: int = 0
 ) -> list[float] | None:
     """Bootstrap interval of the evenness, seeds resampled with all their outputs. None with fewer than two seeds.
@@ -118,7 +118,7 @@ def evenness_interval(
 
 
 THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
-LEAST = 10
+LEAST_PER_CLASS = 10
 SHUFFLES = 2000
 
 
@@ -238,7 +238,7 @@ def _per_class(
     rows = []
     for number in range(classes):
         mine = np.flatnonzero(source.labels == number)[:per_class]
-        least = min(LEAST, per_class)
+        least = min(LEAST_PER_CLASS, per_class)
         if len(mine) < least:
             raise BadInput(
                 "too-few",

@@ -31,7 +31,7 @@ LOGITS_ONLY = (
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class CleverEstimate:
     """For one input. rivals (r,): the other classes that were followed to the end.
 
     lead (r,): by how much the own class leads them; scores (r,).
@@ -119,7 +119,7 @@ class Clever(Settings):
 
     def estimate(
         self, leads: Leads, u: Tensor, own: int, *, position: int = 0, seed: int = 0, towards: int | None = None
-    ) -> Estimate:
+    ) -> CleverEstimate:
         """For one input u (*shape) in [0, 1] of class `own`; towards: the only other class that counts."""
         logits = leads.logits(u[None])[0].to(widest(u.device))
         bins = leads.target.bins
@@ -147,7 +147,7 @@ class Clever(Settings):
         values = torch.cat(norms, 1).cpu().double().numpy()  # (rivals, points)
         ends = tuple(end_point(maxima, largest=top) for maxima, top in zip(*self._maxima(values, position, seed), strict=True))
         scores = np.array([self._score(g, end.value) for g, end in zip(lead.tolist(), ends, strict=True)])
-        return Estimate(rivals.cpu().numpy(), lead.cpu().numpy(), scores, ends, changed / values.shape[1], near)
+        return CleverEstimate(rivals.cpu().numpy(), lead.cpu().numpy(), scores, ends, changed / values.shape[1], near)
 
     def _points(self, u: Tensor, position: int, seed: int) -> Iterator[Tensor]:
         """Points of the ball around u: first those after which far classes are left out, then about as many as go together."""

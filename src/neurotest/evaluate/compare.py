@@ -15,7 +15,7 @@ from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import Interval, mean_interval
 from neurotest.stats.comparison import a12, holm, magnitude, sample
 
-FEW = 5
+FEW_VALUES = 5
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ def compare(
         Pair(*name, effect, magnitude(effect), p, float(corrected))
         for name, effect, p, corrected in zip(names, effects, p_values, holm(p_values), strict=True)
     )
-    small = [name for name, n in sizes.items() if n < FEW]
-    warnings = (f"fewer than {FEW} values in {', '.join(small)}: intervals and tests say little.",) if small else ()
+    small = [name for name, n in sizes.items() if n < FEW_VALUES]
+    warnings = (f"fewer than {FEW_VALUES} values in {', '.join(small)}: intervals and tests say little.",) if small else ()
     return Comparison(means, sizes, pairs, "wilcoxon" if paired else "mann-whitney", warnings)
 
 

@@ -24,7 +24,7 @@ from neurotest.target.load import load
 
 LAST = Want(layers="last_hidden", neuron="unit", inputs=True)
 MAPS = Want(layers="pre_activation", keep="map")
-LITTLE = 50  # inputs at once where whole maps of all layers are kept
+MAPS_AT_ONCE = 50  # inputs at once where whole maps of all layers are kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,21 +103,21 @@ class Extractor:
         probs = None if self.network.bins is not None else scores.softmax(1).numpy()  # a quantity has none
         return Features(joined, probs, scores.argmax(1).numpy())
 
-    def distance(self, target: Target, source: Source, originals: Source, *, batch: int = LITTLE) -> NDArray[np.float64]:
+    def distance(self, target: Target, source: Source, originals: Source, *, batch: int = MAPS_AT_ONCE) -> NDArray[np.float64]:
         """How differently the extractor sees each input and its original, 0 to 4: LPIPS with equal weights, on these features.
 
         At every place of every convolution and dense layer the channels are scaled to length 1; the squared difference is
         averaged over places, then over layers. For an extractor that only returns features: of those. (n,)
         """
         parts = []
-        step = min(batch, LITTLE)
+        step = min(batch, MAPS_AT_ONCE)
         pairs = zip(batches(target, source, batch=step), batches(target, originals, batch=step), strict=True)
         with self._named(source), Probe(self.network, *([MAPS] if self.classifier else [])) as probe:
             for one, other in pairs:
                 both = self._rescaled(target, torch.cat([one.x, other.x]))
                 layers = [self._vectors(both)] if self.want is None else list(probe(both)[MAPS].values())
                 axes = self._axes() if self.classifier else [1]
-                parts.append(torch.stack([apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
+                parts.append(torch.stack([_apart(v, axis) for v, axis in zip(layers, axes, strict=True)]).mean(0))
         return np.asarray(torch.cat(parts).cpu().double().numpy())
 
     def _axes(self) -> list[int]:
@@ -152,10 +152,10 @@ class Extractor:
         return features.flatten(1).cpu().double()
 
 
-def apart(values: Tensor, axis: int = 1) -> Tensor:
+def _apart(values: Tensor, axis: int = 1) -> Tensor:
     """Squared distance of the first and the second half of a batch after scaling along `axis`, mean over places: (n,).
 
-    >>> round(float(apart(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))), 6)  # (.6, .8) against (0, 1)
+    >>> round(float(_apart(torch.tensor([[3.0, 4.0], [0.0, 2.0]]))), 6)  # (.6, .8) against (0, 1)
     0.4
     """
     values = exact(values)

@@ -14,11 +14,10 @@ from torch import Tensor, nn
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.errors import BadInput, near
-from neurotest.evaluate import frechet, pixels
 from neurotest.evaluate.bias import impartiality
 from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.manifold import Manifold, spread
+from neurotest.evaluate.metrics import Manifold, Score, distances, fid, inception_score, kid, spread, ssim, total_variation
 from neurotest.generate.outcome import Outcome
 from neurotest.mutate.space import to_unit
 from neurotest.oracles import predicted as predicted_classes
@@ -30,13 +29,13 @@ from neurotest.target.load import load
 BATCH = 250
 PARTS = ("defects", "diversity", "naturalness", "impartiality")
 # What numbers are made from, and what stands beside them: no rows of the table.
-ABOUT = ("clean", "outputs", "classes", "fault_count", "seeds", "seeds_tried", "forwards")
+NOT_IN_TABLE = ("clean", "outputs", "classes", "fault_count", "seeds", "seeds_tried", "forwards")
 # What may be required by name; `impartiality` is the evenness of the faults, `diversity` the Vendi score.
 METRICS = (
     "success", "fid", "fid_shrunk", "kid", "inception_score", "ssim", "total_variation", "feature_distance", "outside",
     "l0", "l2", "linf", "impartiality", "diversity",
 )  # fmt: skip
-LONG = {"impartiality": ("impartiality", "faults"), "diversity": ("diversity", "vendi"), "success": ("defects", "success")}
+PART_OF = {"impartiality": ("impartiality", "faults"), "diversity": ("diversity", "vendi"), "success": ("defects", "success")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +75,14 @@ class Judgement(Outcome):
                     "interval": numbers.get(f"{name}_interval"),
                 }
                 for name, value in numbers.items()
-                if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in ABOUT
+                if isinstance(value, (int, float)) and not isinstance(value, bool) and name not in NOT_IN_TABLE
             ]  # fmt: skip
         return rows
 
     def require(self, metrics: Sequence[str]) -> None:
         """Refuse, in a sentence, a metric that cannot be computed for this suite."""
         for name in metrics:
-            part, key = LONG.get(name, ("naturalness", name))
+            part, key = PART_OF.get(name, ("naturalness", name))
             if getattr(self, part).get(key) is None:
                 raise BadInput(
                     "unsuitable",
@@ -172,8 +171,9 @@ class _Metrics:
         if one_class or fair.faults is None:
             self.refused["impartiality"] = (
                 "impartiality: the suite has inputs of one class only, which says nothing about favoured classes."
-                if one_class else "impartiality: the suite has no faults, so nothing is favoured."
-            )  # fmt: skip
+                if one_class
+                else "impartiality: the suite has no faults, so nothing is favoured."
+            )
         defects = self._defects(predicted, before, expected, fault)
         even: dict[str, Any] = {k: v for k, v in fair.to_dict().items() if k != "warnings"}
         if one_class:
@@ -278,11 +278,11 @@ class _Metrics:
         return {} if clean is None else {"outside": float((manifold.distance(clean.values) > 1).mean())}
 
     def _scores(self, numbers: dict[str, Any], features: Features, clean: Features | None, reference: Features | None) -> None:
-        scores: dict[str, Callable[[], frechet.Score]] = {
-            "fid": lambda: frechet.fid(features.values, _against(reference)),
-            "fid_shrunk": lambda: frechet.fid(features.values, _against(reference), covariance="shrunk"),
-            "kid": lambda: frechet.kid(features.values, _against(reference)),
-            "inception_score": lambda: frechet.inception_score(_probs(features)),
+        scores: dict[str, Callable[[], Score]] = {
+            "fid": lambda: fid(features.values, _against(reference)),
+            "fid_shrunk": lambda: fid(features.values, _against(reference), covariance="shrunk"),
+            "kid": lambda: kid(features.values, _against(reference)),
+            "inception_score": lambda: inception_score(_probs(features)),
         }
         for name, make in scores.items():
             try:
@@ -295,7 +295,7 @@ class _Metrics:
                 self.warnings += score.warnings
         if clean is not None and clean.probs is not None and numbers["inception_score"] is not None:
             try:
-                numbers["clean"]["inception_score"] = frechet.inception_score(clean.probs).value
+                numbers["clean"]["inception_score"] = inception_score(clean.probs).value
             except BadInput:  # fewer seeds than classes: nothing to stand beside
                 numbers["clean"]["inception_score"] = None
 
@@ -326,11 +326,11 @@ def predict(target: Target, source: Source, batch: int = BATCH) -> NDArray[np.in
 
 
 def _pixel_numbers(x: Tensor, original: Tensor) -> dict[str, NDArray[np.float64]]:
-    numbers = pixels.distances(x, original)
+    numbers = distances(x, original)
     if x.ndim == 4:
-        numbers["ssim"] = pixels.ssim(x, original)
-        numbers["total_variation"] = pixels.total_variation(x)
-        numbers["clean_variation"] = pixels.total_variation(original)
+        numbers["ssim"] = ssim(x, original)
+        numbers["total_variation"] = total_variation(x)
+        numbers["clean_variation"] = total_variation(original)
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Features laid out in a plane, and what neighbours say about them: a picture alone proves nothing.
+"""Features laid out in a plane, and what neighbours say about them: an image alone proves nothing.
 
 Neighbour purity: of an input's nearest neighbours, the share that has its class. By chance: the same with the neighbours' classes
 exchanged at random.
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import Interval, mean_interval
-from neurotest.stats.neighbours import squared_distances
+from neurotest.stats.distances import squared_distances
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -22,7 +22,7 @@ NEIGHBOURS = 10
 DRAWS = 200
 PERPLEXITY = 30.0
 LEADING = 50  # principal components that a plane is made from
-LEAST = 8  # inputs
+LEAST_INPUTS = 8  # inputs
 
 
 def nearest(points: Floats, others: Floats, k: int, *, itself: bool = False) -> Integers:
@@ -64,8 +64,8 @@ def lay_out(features: Floats, method: str = "tsne", *, seed: int = 0) -> Floats:
     methods: dict[str, Callable[[Floats, int], Floats]] = {"tsne": _tsne, "umap": _umap}
     if method not in methods:
         raise BadInput("out-of-range", "map", f"map={method!r}: expected {' or '.join(methods)}.")
-    if len(features) < LEAST:
-        raise BadInput("too-few", "inputs", f"{len(features)} inputs are too few for a map: {LEAST} are needed.")
+    if len(features) < LEAST_INPUTS:
+        raise BadInput("too-few", "inputs", f"{len(features)} inputs are too few for a map: {LEAST_INPUTS} are needed.")
     if not np.isfinite(features).all():
         raise BadInput("not-finite", "features", "the last hidden layer is not finite for some inputs: there is no map of them.")
     return methods[method](_leading(features), seed)

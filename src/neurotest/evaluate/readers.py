@@ -27,7 +27,7 @@ NOISE = "the same changes at random places with random signs"
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class StoredSuite:
     """A suite of a run. control: random inputs of the same run, judged in the same way; random: numbers of its random control."""
 
     target: Target
@@ -43,7 +43,7 @@ class Stored:
     tried: int | None = None  # seeds the run worked on, also those nothing came of
     chains: Sequence[tuple[str, ...]] | None = None  # all operators that made an input, the last of which is in `operators`
 
-    def take(self, rows: NDArray[np.int64]) -> Stored:
+    def take(self, rows: NDArray[np.int64]) -> StoredSuite:
         """A part of it; a control that stands input by input beside the suite is cut alike."""
         operators = None if self.operators is None else [self.operators[i] for i in rows.tolist()]
         chains = None if self.chains is None else [self.chains[i] for i in rows.tolist()]
@@ -53,7 +53,7 @@ class Stored:
         )
 
 
-def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
+def read_suite(path: str | Path, target: AnyTarget | None = None) -> StoredSuite:
     """The suite of a finished run, with the target it was made on (checked by fingerprint)."""
     with Run.open(path) as run:
         command = str(run["command"])
@@ -66,14 +66,14 @@ def read_suite(path: str | Path, target: AnyTarget | None = None) -> Stored:
             raise BadInput("unfinished", "", f"{run.path} is not finished: finish it first, then judge it.")
         if not isinstance(run["config"], dict):
             raise BadInput("damaged", "config", f"{run.path} has no configuration: it is damaged.")
-        suite: Stored = registry.find("suite", command).make(run, target)
+        suite: StoredSuite = registry.find("suite", command).make(run, target)
         return suite
 
 
 @register("suite", "illuminate", paper="", cost="reads one file")
 @register("suite", "diff", paper="", cost="reads one file")
 @register("suite", "attack", paper="", cost="reads one file")
-def generated_suite(run: Run, target: AnyTarget | None) -> Stored:
+def generated_suite(run: Run, target: AnyTarget | None) -> StoredSuite:
     """What the generator made, beside its own changes shuffled over the pixels; of diff on its first target, or `--target`."""
     network = stored_target(run, target)
     file = run.file(SUITE)
@@ -91,7 +91,7 @@ def generated_suite(run: Run, target: AnyTarget | None) -> Stored:
     rows = run.inputs()
     operators = [str(row.extra.get("operator", "")) for row in rows] if len(rows) == len(suite) else None
     beside = noise.with_originals(seeds) if len(noise) == len(seeds) else None
-    return Stored(
+    return StoredSuite(
         network, suite.with_originals(seeds), fault, str(run["command"]), beside, None, None if beside is None else NOISE,
         operators, summary.get("forwards"), _note_on_targets(run, network), summary.get("seeds") or _attacked(run, seeds),
     )  # fmt: skip
@@ -113,7 +113,7 @@ def _note_on_targets(run: Run, target: Target) -> tuple[str, ...]:
 
 
 @register("suite", "select", paper="", cost="reads the picked inputs")
-def select_suite(run: Run, target: AnyTarget | None) -> Stored:
+def select_suite(run: Run, target: AnyTarget | None) -> StoredSuite:
     """What `neurotest select` picked (by its first method), beside as many inputs picked at random."""
     network = stored_target(run, target)
     methods = run.methods()
@@ -142,12 +142,13 @@ def select_suite(run: Run, target: AnyTarget | None) -> Stored:
     wrong = sum(row.label != row.predicted for row in rows.values())
     by_chance = random_fdr(len(rows), wrong, len(positions))
     random = {
-        "fault_rate": by_chance.value, "fault_rate_interval": [by_chance.low, by_chance.high],
+        "fault_rate": by_chance.value,
+        "fault_rate_interval": [by_chance.low, by_chance.high],
         "faults": by_chance.value * len(positions),
-    }  # fmt: skip
+    }
     notes = () if len(positions) == len(picked) else (f"{len(positions)} of {len(picked)} picks are stored as files and judged.",)
     operators = [str((rows[p].extra.get("draw") or {}).get("operator", "")) for p in positions]
-    return Stored(
+    return StoredSuite(
         network, suite, fault, "select", None, random, f"{len(positions)} inputs picked at random from the pool of {len(rows)}",
         operators, len(rows), notes,
     )  # fmt: skip

@@ -17,9 +17,8 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source
 from neurotest.devices import placed
 from neurotest.errors import BadInput, near
-from neurotest.evaluate.clever import Clever, Estimate
-from neurotest.evaluate.leads import Leads
-from neurotest.evaluate.nearest import nearest
+from neurotest.evaluate.clever import Clever, CleverEstimate
+from neurotest.evaluate.leads import Leads, nearest
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.gradient.engine import ZERO_GRADIENT
 from neurotest.generate.outcome import Outcome, class_name, interval
@@ -234,7 +233,7 @@ class _Robustness(Job[RobustnessResult]):
         u = self.seeds.unit(self.seeds.x[rows], self.target.device)
         own, positions = self.seeds.expected[rows], self.seeds.positions[rows].tolist()
         leads, seed = Leads(self.target, vmap=self.method.vmap), self.settings.seed
-        estimates: list[Estimate] = []
+        estimates: list[CleverEstimate] = []
         for i, position in enumerate(positions):
             estimates.append(self.method.estimate(leads, u[i], int(own[i]), position=position, seed=seed, towards=self.towards))
             if progress is not None and i + 1 < len(positions):
@@ -306,12 +305,14 @@ class _Robustness(Job[RobustnessResult]):
         contents = self.seeds.contents
         rows = (
             InputRow(
-                position=int(result.positions[i]), content=str(contents[i]), label=int(result.own[i]),
+                position=int(result.positions[i]),
+                content=str(contents[i]),
+                label=int(result.own[i]),
                 predicted=int(result.own[i]),
                 extra={"score": float(result.score[i]), "upper": _finite(result.upper[i]), "nearest": int(result.rival[i])},
             )
             for i in range(len(result))
-        )  # fmt: skip
+        )
         with run.transaction():
             run["classes"] = list(result.classes or ())
             run.clear_inputs()

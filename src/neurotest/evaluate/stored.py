@@ -20,7 +20,7 @@ from neurotest.evaluate.bias import ClassBias, class_bias_report
 from neurotest.evaluate.compare import Comparison
 from neurotest.evaluate.features import Extractor
 from neurotest.evaluate.judge import Judgement, check_metrics, compare_suites, judge
-from neurotest.evaluate.readers import Stored, read_suite
+from neurotest.evaluate.readers import StoredSuite, read_suite
 from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget
@@ -32,11 +32,11 @@ from neurotest.settings.analyse import EvaluateSettings
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 
-TIMES = 10
+AMPLIFICATION = 10
 
 
-def sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
-    """Faults of as many different (true, predicted) pairs as fit, each as one strip of three pictures."""
+def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
+    """Faults of as many different (true, predicted) pairs as fit, each as one strip of three images."""
     assert suite.originals is not None
     if len(suite.shape) != 3 or suite.shape[0] not in (1, 3):
         return []
@@ -46,7 +46,7 @@ def sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> lis
     if not len(rows):
         return []
     x, before = (to_unit(target.prepare(s.read(rows)), target.bounds).cpu().numpy() for s in (suite, suite.originals))
-    change = np.clip(0.5 + TIMES * (x - before), 0, 1)
+    change = np.clip(0.5 + AMPLIFICATION * (x - before), 0, 1)
     return [
         {
             "png": _png(np.concatenate([before[i], x[i], change[i]], axis=2)),
@@ -68,7 +68,7 @@ def _png(image: np.ndarray) -> str:
 
 
 LIMIT = 5000  # outputs judged per suite
-PICTURES = 8  # of each suite in the report
+IMAGES = 8  # of each suite in the report
 # Where the numbers of a random campaign stand beside ours: part, metric -> key.
 COUNTED = {
     ("defects", "faults"): "faults", ("defects", "families"): "families", ("defects", "roots"): "roots",
@@ -95,10 +95,11 @@ class Evaluation(Outcome):
         for name, judgement in self.judged.items():
             control = self.random[name]
             suites[name] = {
-                **judgement.to_dict(), "control": self.controls[name],
+                **judgement.to_dict(),
+                "control": self.controls[name],
                 "random": self.counted[name] if control is None else control.to_dict(),
                 "class_bias": self.bias[name].to_dict() if name in self.bias else None,
-            }  # fmt: skip
+            }
         return {
             "suites": suites,
             "comparison": None if self.comparison is None else self.comparison.to_dict(),
@@ -171,9 +172,9 @@ def evaluate(
 
 def _read(
     runs: Sequence[str | Path], target: AnyTarget | None, settings: EvaluateSettings
-) -> tuple[dict[str, Stored], dict[str, int]]:
+) -> tuple[dict[str, StoredSuite], dict[str, int]]:
     """The suites by name, and their sizes before anything is left out."""
-    suites: dict[str, Stored] = {}
+    suites: dict[str, StoredSuite] = {}
     sizes: dict[str, int] = {}
     for name, path in zip(_names(runs), runs, strict=True):
         stored = read_suite(path, target)
@@ -197,7 +198,7 @@ def _names(runs: Sequence[str | Path]) -> list[str]:
     return names
 
 
-def _with_cost(judgement: Judgement, stored: Stored, whole: bool) -> Judgement:
+def _with_cost(judgement: Judgement, stored: StoredSuite, whole: bool) -> Judgement:
     """What the faults cost and which share of the seeds fails, where the run stores it and nothing was left out."""
     if not whole:
         return judgement
@@ -218,7 +219,7 @@ def _bias(target: Target, source: AnyData, judged: dict[str, Judgement], seed: i
     return reports
 
 
-def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str, ...]:
+def _notes(suites: dict[str, StoredSuite], judged: dict[str, Judgement]) -> tuple[str, ...]:
     notes = [f"{name}: {note}" for name, stored in suites.items() for note in stored.notes]
     for name, stored in suites.items():
         own, ours = int(stored.fault.sum()), judged[name].defects["faults"]
@@ -234,23 +235,20 @@ def _notes(suites: dict[str, Stored], judged: dict[str, Judgement]) -> tuple[str
     return tuple(notes)
 
 
-def _record(run: Run, evaluation: Evaluation, suites: dict[str, Stored], target: Target) -> None:
+def _record(run: Run, evaluation: Evaluation, suites: dict[str, StoredSuite], target: Target) -> None:
     """What the report shows."""
-    pictures = {
-        name: sheet(stored.suite, evaluation.judged[name], target, PICTURES)
+    images = {
+        name: _sheet(stored.suite, evaluation.judged[name], target, IMAGES)
         for name, stored in suites.items()
         if stored.suite.originals is not None
     }
     matrix = {name: _matrix(judgement) for name, judgement in evaluation.judged.items()}
     run["classes"] = list(target.classes or ())
-    finish(run, {**evaluation.to_dict(), "rows": evaluation.table(), "pictures": pictures, "matrix": matrix})
+    finish(run, {**evaluation.to_dict(), "rows": evaluation.table(), "pictures": images, "matrix": matrix})
 
 
 def _matrix(judgement: Judgement) -> list[dict[str, int]]:
     """How many inputs of each class fail as which."""
     wrong = judgement.per_input["fault"] > 0
     pairs, counts = np.unique(np.stack([judgement.expected[wrong], judgement.predicted[wrong]]), axis=1, return_counts=True)
-    return [
-        {"true": int(t), "predicted": int(p), "faults": int(n)}
-        for t, p, n in zip(pairs[0], pairs[1], counts, strict=True)
-    ]  # fmt: skip
+    return [{"true": int(t), "predicted": int(p), "faults": int(n)} for t, p, n in zip(pairs[0], pairs[1], counts, strict=True)]

@@ -11,7 +11,7 @@ from typing import Any
 from neurotest.files import write_json
 from neurotest.notebook import Picture, view
 from neurotest.stats.bootstrap import wilson
-from neurotest.stats.evenness import entropy
+from neurotest.stats.diversity import entropy
 
 
 def class_name(number: int, classes: Sequence[str] | None) -> str:

@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.notebook import PICTURES, Picture, beside
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,10 +73,10 @@ def answers(target: Target, source: Source, *, batch: int = BATCH, progress: Pro
             "scores",
             f"the network gives no finite scores for {wrong} of {len(scores)} inputs: `neurotest doctor` says where.",
         )
-    return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32), counted(target, source, scores))
+    return Answers(scores, np.concatenate(features) if features else scores.astype(np.float32), _counted(target, source, scores))
 
 
-def counted(target: Target, source: Source, logits: Floats) -> NDArray[np.int64] | None:
+def _counted(target: Target, source: Source, logits: Floats) -> NDArray[np.int64] | None:
     """(n,) the classes that answers count as: that of the truth where they are within the tolerance. None unless the target
     predicts a quantity and the truth is known."""
     if target.bins is None or source.quantities is None or source.labels is None:

@@ -27,7 +27,7 @@ class Several:
         try:
             yield
         except BadInput as error:
-            self.errors[name] = naming(name, str(error))
+            self.errors[name] = _naming(name, str(error))
             self.refusals[name] = error.reworded(self.errors[name])
             self._sentences.append(str(error))
             if len(self.refusals) == len(self.names):
@@ -52,7 +52,7 @@ class Several:
         return {name: method for name, method in methods.items() if name not in self.refusals}
 
 
-def naming(name: str, sentence: str) -> str:
+def _naming(name: str, sentence: str) -> str:
     """The sentence with the method's name in it."""
     word = re.split(r"[:(]", name)[0]
     return sentence if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", sentence, re.IGNORECASE) else f"{name}: {sentence}"

@@ -16,6 +16,7 @@ from neurotest.repair.lessons import predictions
 from neurotest.repair.plan import Plan, some
 from neurotest.repair.protocol import attacked
 from neurotest.stats.bootstrap import Interval
+from neurotest.stats.comparison import mcnemar
 from neurotest.target import Target
 
 ATTACKED = 200  # inputs of the holdout
@@ -94,17 +95,6 @@ def shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
         means[start : start + count] = np.einsum("cs,sn,cn->c", which, values, inputs, optimize=True)
     low, high = np.quantile(means, [0.025, 0.975])
     return Interval(float(values.mean()), float(low), float(high))
-
-
-def mcnemar(fixed: int, broken: int) -> float:
-    """Exact two-sided p: how probable so uneven flips are if either direction is as likely as the other.
-
-    >>> round(mcnemar(8, 1), 4)
-    0.0391
-    """
-    from scipy.special import bdtr
-
-    return min(1.0, 2 * float(bdtr(min(fixed, broken), fixed + broken, 0.5))) if fixed + broken else 1.0
 
 
 def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: dict[str, Ints]) -> dict[str, Any]:

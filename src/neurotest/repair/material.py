@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from neurotest import rng
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.evaluate.readers import Stored, read_suite
+from neurotest.evaluate.readers import StoredSuite, read_suite
 from neurotest.repair.operators import Operators, family_of
 from neurotest.target import Target
 
@@ -72,7 +72,7 @@ def read_material(path: str | Path, target: Target) -> Material:
     return _material(stored, rows)
 
 
-def _material(stored: Stored, rows: NDArray[np.int64]) -> Material:
+def _material(stored: StoredSuite, rows: NDArray[np.int64]) -> Material:
     suite = stored.suite.take(rows)
     assert suite.labels is not None
     from neurotest.repair.lessons import predictions

@@ -96,7 +96,7 @@ def _open(run: Run, file: str) -> Any:
 
 
 def _strip(sheet: Any, row: int, height: int) -> str:
-    from neurotest.semantics.describe.sheets import LEFT
+    from neurotest.semantics.describe.record import LEFT
 
     part = sheet.crop((LEFT, row * height + 3, sheet.width - 6, (row + 1) * height - 3))
     return pictures.of_image(part.convert("RGB"), "JPEG", quality=88)

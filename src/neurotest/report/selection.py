@@ -14,8 +14,8 @@ from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, command, section
 from neurotest.runs.rows import InputRow, RankedRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import ROUNDS
-from neurotest.select.record import LIKELY
+from neurotest.select.exchange import ROUNDS
+from neurotest.select.selection import LIKELY
 
 COMMANDS = ("select", "demo")
 SHOWN = 12  # pictures per method
@@ -109,7 +109,7 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
 @section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
 def rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
-    from neurotest.select.adaptive.status import status_of  # and the whole of adaptive selection
+    from neurotest.select.adaptive.rounds import status_of  # and the whole of adaptive selection
 
     try:
         return {"status": status_of(run), "problem": None}

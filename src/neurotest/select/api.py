@@ -21,10 +21,9 @@ from neurotest.measure.several import Several
 from neurotest.public import public
 from neurotest.scan import Progress, check_labels, read, remarks
 from neurotest.select.exchange import labels_of
-from neurotest.select.record import record
 from neurotest.select.scorer import Pool, Scorer, Scores
 from neurotest.select.scoring import score
-from neurotest.select.selection import Comparison, Estimate, Quality, Selection
+from neurotest.select.selection import Comparison, Estimate, Quality, Selection, record
 from neurotest.settings.select import Selecting
 from neurotest.stats.faults import budget as read_budget
 from neurotest.target import Target

@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, number
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.select.scorer import Pool, Scorer
@@ -20,13 +20,13 @@ from neurotest.target import Trace
 
 UNITS = 100_000  # intervals end on multiples of 1e-5, so lengths are integers and ties are real
 SURE = 0.99  # above this probability an input is put off to the end
-MOST = 120  # classes: an input covers an edge for every two others, so beyond it memory runs out
+MOST_CLASSES = 120  # classes: an input covers an edge for every two others, so beyond it memory runs out
 REACH = 0.005  # of the distance to certainty, to each side
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
 
 
-def intervals(probs: Floats, own: int, *, projection: str = "fixed", radius: str = "linear") -> tuple[Ints, Ints]:
+def _intervals(probs: Floats, own: int, *, projection: str = "fixed", radius: str = "linear") -> tuple[Ints, Ints]:
     """For inputs predicted as class `own`, what each covers of the edge between every two other classes: (n, pairs) twice.
 
     The three probabilities are projected onto the plane on which they sum to 1, and the ray from the predicted class's corner
@@ -56,7 +56,7 @@ def intervals(probs: Floats, own: int, *, projection: str = "fixed", radius: str
     return whole[0], whole[1]
 
 
-class Line:
+class _Line:
     """What is covered of a line: disjoint intervals in order, and how much lies before each."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Patterns:
+class _Patterns:
     """The order within one predicted class: those that add something, with what they add, and the others with their length."""
 
     picked: list[int]
@@ -92,14 +92,14 @@ class Patterns:
     union: int
 
 
-def greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
+def _greedy(low: Ints, high: Ints, threshold: int) -> _Patterns:
     """Always take the input that adds most (the first of equals), until none adds more than the threshold.
 
     What an input adds can only fall, so an old value is a bound: only inputs whose bound reaches the top are looked at again.
     """
     low, high = _on_one_line(low, high)
     lengths = (high - low).sum(axis=1)
-    line = Line()
+    line = _Line()
     picked: list[int] = []
     added: list[int] = []
     rest: list[int] = []
@@ -125,7 +125,7 @@ def greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
             heapq.heappop(heap)
             rest.append(i)
     rest.sort(key=lambda j: (-lengths[j], j))
-    return Patterns(picked, added, rest, [int(lengths[j]) for j in rest], int((line.high - line.low).sum()))
+    return _Patterns(picked, added, rest, [int(lengths[j]) for j in rest], int((line.high - line.low).sum()))
 
 
 def _on_one_line(low: Ints, high: Ints) -> tuple[Ints, Ints]:
@@ -134,14 +134,14 @@ def _on_one_line(low: Ints, high: Ints) -> tuple[Ints, Ints]:
     return low + offset, high + offset
 
 
-def published_greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
+def _published_greedy(low: Ints, high: Ints, threshold: int) -> _Patterns:
     """As the code keeps its books: a list of bounds, sorted when it begins and mended as it goes. Of equal gains the one with the
     higher bound wins, and what is set aside is looked up in that list by number, not by place."""
     low, high = _on_one_line(low, high)
     own = (high - low).sum(axis=1).tolist()
     who = sorted(range(len(low)), key=lambda i: own[i])
     bound = [own[i] for i in who]
-    line, done = Line(), set[int]()
+    line, done = _Line(), set[int]()
     picked: list[int] = []
     added: list[int] = []
     while True:
@@ -172,11 +172,12 @@ def published_greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
         who, bound = next_who, next_bound
     aside = done - set(picked)
     rest = [who[i] for i in who if who[i] in aside]
-    return Patterns(picked, added, rest, [bound[i] for i in rest], int((line.high - line.low).sum()))
+    return _Patterns(picked, added, rest, [bound[i] for i in rest], int((line.high - line.low).sum()))
 
 
 @register(
-    "selector", "ats",
+    "selector",
+    "ats",
     paper="Gao et al., Adaptive Test Selection for Deep Neural Networks, ICSE 2022, as its authors' code has it",
     cost="one forward pass per input; 8 bytes kept per class for every input of which the network is not sure, and 16 per pair "
     "of classes for one predicted class at a time while the order is made",
@@ -185,8 +186,7 @@ def published_greedy(low: Ints, high: Ints, threshold: int) -> Patterns:
     "(`projection=published`, hardly any difference). Inputs set aside are ordered by their own lengths; the code looks the "
     "length of one up under the number of another (`books=published`). An empty class, or one the network is always sure of, is "
     "left out; the code crashes. Lengths are whole multiples of 1e-5, so that ties are real ones and keep the pool's order.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class ATS(Scorer):
     """Score by how much an input adds to the fault patterns that those before it cover, within its predicted class.
 
@@ -195,29 +195,25 @@ class ATS(Scorer):
     inputs as in the published code (slow).
     """
 
-    threshold: float = 0.001
+    threshold: float = setting(0.001, "the paper's code uses 0.001", least=0)
     projection: Literal["fixed", "published"] = "fixed"
     radius: Literal["linear", "log"] = "linear"
     books: Literal["sound", "published"] = "sound"
 
     pointwise: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "the paper's code uses 0.001", least=0)
-        choices(self)
-
-    def start(self, pool: Pool) -> Unsure:
-        return Unsure(self, len(pool), pool.seed)
+    def start(self, pool: Pool) -> _Unsure:
+        return _Unsure(self, len(pool), pool.seed)
 
     def scores(self, probs: Floats, predicted: Ints, index: Ints, n: int) -> NDArray[np.float64]:
         """Scores of n inputs; `probs` and `predicted` are given for those in `index`, the network is sure of the others."""
         limit = round(self.threshold * UNITS)
-        rule = greedy if self.books == "sound" else published_greedy
+        rule = _greedy if self.books == "sound" else _published_greedy
         picked: list[tuple[int, int]] = []  # input, what it adds
         rest: list[tuple[int, int]] = []  # input, its length
         for own in np.unique(predicted).tolist():
             here = np.flatnonzero(predicted == own)
-            patterns = rule(*intervals(probs[here], own, projection=self.projection, radius=self.radius), limit)
+            patterns = rule(*_intervals(probs[here], own, projection=self.projection, radius=self.radius), limit)
             picked += zip(index[here[patterns.picked]].tolist(), patterns.added, strict=True)
             rest += zip(index[here[patterns.rest]].tolist(), patterns.lengths, strict=True)
         scores = np.full(n, np.nan)
@@ -231,7 +227,7 @@ class ATS(Scorer):
         return scores
 
 
-class Unsure:
+class _Unsure:
     """Keeps the probabilities of the inputs that the network is not sure of."""
 
     def __init__(self, method: ATS, n: int, seed: int) -> None:
@@ -241,11 +237,12 @@ class Unsure:
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
         probs, predicted = trace.probs.cpu().numpy(), trace.predictions.cpu().numpy()
-        if not 3 <= (k := probs.shape[1]) <= MOST:
+        if not 3 <= (k := probs.shape[1]) <= MOST_CLASSES:
             raise BadInput(
                 "unsuitable",
                 "classes",
-                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST}; use deepgini.",
+                f"ats looks at pairs of classes beside the predicted one: {k} classes, expected 3 to {MOST_CLASSES}; "
+                "use deepgini.",
             )
         unsure = probs[np.arange(len(probs)), predicted] < SURE
         self.unsure.append((index[unsure], probs[unsure], predicted[unsure]))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from neurotest.checks import integer
+from neurotest.checks import setting
 from neurotest.mutate.mild import CHANGES
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
@@ -16,20 +15,18 @@ from neurotest.target import Trace
 
 
 @register(
-    "selector", "nss+", main="mutants",
+    "selector",
+    "nss+",
+    main="mutants",
     paper="ours, after NSS: what is left of neuron sensitivity when there is no original (docs page of nss+)",
     cost="1 + mutants forward passes per input, 8 bytes kept per input",
     differs="NSS measures how far activations move under one random mutation, which is dominated by which mutation was drawn. "
     "Here every input sees the same mild changes and what is measured is how much probability its class loses.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class NSSPlus(Scorer):
     """Score by the probability that the predicted class loses, averaged over `mutants` mild changes, the same for all inputs."""
 
-    mutants: int = len(CHANGES)
-
-    def __post_init__(self) -> None:
-        integer("mutants", self.mutants, 1, "all of them by default", most=len(CHANGES))
+    mutants: int = setting(len(CHANGES), "all of them by default", most=len(CHANGES))
 
     @property
     def partner(self) -> Partner:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -12,15 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
 from neurotest.select.nearest import unit
-from neurotest.select.scorer import PerInput, Pool, Scorer
-from neurotest.select.surprise import steady
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import PerInput, Pool, TrainedScorer, steady
+from neurotest.target import Trace
 from neurotest.target.outputs import Bins
 
 Floats = NDArray[np.float64]
@@ -31,8 +29,7 @@ Floats = NDArray[np.float64]
     cost="one forward pass per input and training input; keeps 8 bytes per input and the activations of at most 10,000 training "
     "inputs",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
-class Disagreement(Settings, Scorer):
+class Disagreement(TrainedScorer):
     """Score by the mean distance between the answer and the true quantities of the `k` nearest training inputs.
 
     Near is what has a small angle between its hidden values. Needs training data with quantities; no label of the pool. inputs:
@@ -46,15 +43,7 @@ class Disagreement(Settings, Scorer):
     layer: str = "encoder"
     neuron: Literal["unit", "channel"] = "unit"
 
-    @property
-    def want(self) -> Want:
-        return Want(layers=self.layer, neuron=self.neuron)
-
-    @property
-    def learns(self) -> tuple[str, Want]:
-        return "traces", self.want
-
-    def start(self, pool: Pool) -> DisagreementState:
+    def start(self, pool: Pool) -> _DisagreementState:
         bins = pool.target.bins
         assert bins is not None
         train = pool.context.need_train("disagreement")
@@ -75,10 +64,10 @@ class Disagreement(Settings, Scorer):
                 "disagreement needs training inputs with finite activations: none is usable. Give others with --train.",
             )
         points = unit(torch.from_numpy(values[rows]).float())
-        return DisagreementState(self, pool, bins, points, np.asarray(train.quantities[rows], dtype=np.float64))
+        return _DisagreementState(self, pool, bins, points, np.asarray(train.quantities[rows], dtype=np.float64))
 
 
-class DisagreementState(PerInput):
+class _DisagreementState(PerInput):
     def __init__(self, method: Disagreement, pool: Pool, bins: Bins, points: Tensor, truths: Floats) -> None:
         super().__init__(len(pool))
         self.want, self.layout, self.bins = method.want, pool.context.layout(method.want), bins

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.registry import register
-from neurotest.select.scorer import OutputScorer, OutputState, Partner, Pool, entropy
-from neurotest.target import Trace
+from neurotest.select.scorer import OutputScorer, Partner, entropy
 
 COST = "1 + `samples` forward passes per input, 8 bytes kept per input"
 DIFFERS = (
@@ -24,44 +22,31 @@ DIFFERS = (
 )
 
 
-def variation_ratio(probs: Tensor) -> Tensor:
+def _variation_ratio(probs: Tensor) -> Tensor:
     """Share of the passes that do not vote for the class most of them vote for: (n, samples, classes) -> (n,)."""
     votes = torch.nn.functional.one_hot(probs.argmax(dim=2), probs.shape[2]).sum(dim=1)  # (n, classes)
     return 1 - exact(votes.amax(dim=1)) / probs.shape[1]
 
 
-def predictive_entropy(probs: Tensor) -> Tensor:
+def _predictive_entropy(probs: Tensor) -> Tensor:
     """Entropy of the mean answer: (n, samples, classes) -> (n,)."""
     return entropy(probs.mean(dim=1))
 
 
-def mutual_information(probs: Tensor) -> Tensor:
+def _mutual_information(probs: Tensor) -> Tensor:
     """Entropy of the mean answer less the mean entropy of the answers: what the passes disagree about: (n,)."""
-    return predictive_entropy(probs) - entropy(probs).mean(dim=1)
+    return _predictive_entropy(probs) - entropy(probs).mean(dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Passes(OutputScorer):
     """What runs the network `samples` times. samples: how many thinned networks; papers use 20 to 200."""
 
-    samples: int = 20
-
-    def __post_init__(self) -> None:
-        choices(self)
-        integer("samples", self.samples, 2, "papers use 20 to 200")
+    samples: int = setting(20, "papers use 20 to 200", least=2)
 
     @property
     def partner(self) -> Partner:
         return Partner("dropout", self.samples)
-
-    def start(self, pool: Pool) -> _Samples:
-        return _Samples(self, len(pool))
-
-
-class _Samples(OutputState):
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        probs = torch.stack([partner.probs for partner in partners], dim=1)  # (n, samples, classes)
-        self.scores[index] = self.scorer.score(probs).cpu().numpy()
 
 
 @register(
@@ -70,7 +55,6 @@ class _Samples(OutputState):
     differs=f"{DIFFERS} The variation ratio takes few values ({'1 / samples'} apart), so inputs that tie are ordered by "
     "predictive entropy, which is added at a scale that never changes the order of different ratios.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class MCDropout(_Passes):
     """Score by how little the answers of `samples` randomly thinned networks agree.
 
@@ -82,19 +66,18 @@ class MCDropout(_Passes):
 
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
         if self.by == "predictive_entropy":
-            return predictive_entropy(probs)
-        share: Tensor = predictive_entropy(probs) / np.log2(probs.shape[2])  # 0 .. 1
-        return variation_ratio(probs) + 0.5 * share / self.samples
+            return _predictive_entropy(probs)
+        share: Tensor = _predictive_entropy(probs) / np.log2(probs.shape[2])  # 0 .. 1
+        return _variation_ratio(probs) + 0.5 * share / self.samples
 
 
 @register(
     "selector", "bald", main="samples",
     paper="Houlsby et al. 2011, with dropout: Gal et al., Deep Bayesian Active Learning, ICML 2017", cost=COST, differs=DIFFERS,
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class BALD(_Passes):
     """Score by the mutual information of answer and network over `samples` randomly thinned networks, in bits: high where each
     is sure and they disagree."""
 
     def score(self, probs: Tensor) -> Tensor:  # (n, samples, classes) -> (n,)
-        return mutual_information(probs)
+        return _mutual_information(probs)

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import rng
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.registry import register
-from neurotest.select.hidden import Hidden, Kept
-from neurotest.select.scorer import Pool
+from neurotest.select.scorer import Hidden, HiddenState, Pool
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -25,7 +24,7 @@ def as_scores(picks: Ints, n: int) -> Floats:
     return scores
 
 
-def sections(values: NDArray[np.floating], count: int) -> Ints:
+def _sections(values: NDArray[np.floating], count: int) -> Ints:
     """Which of `count` equal parts of its neuron's range each value lies in, ends included: (n, neurons)."""
     low, high = values.min(axis=0), values.max(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -33,7 +32,7 @@ def sections(values: NDArray[np.floating], count: int) -> Ints:
     return np.asarray(place.astype(np.int64).clip(0, count - 1))
 
 
-def published_sections(values: NDArray[np.floating], edges: int) -> Ints:
+def _published_sections(values: NDArray[np.floating], edges: int) -> Ints:
     """As the code has it: `edges` edges make one part fewer, and a value on an edge (a ReLU's zeros) lies in none (-1)."""
     cuts = np.linspace(values.min(axis=0), values.max(axis=0), edges).astype(values.dtype)  # (edges, neurons)
     result = np.full(values.shape, -1, dtype=np.int64)
@@ -43,7 +42,7 @@ def published_sections(values: NDArray[np.floating], edges: int) -> Ints:
 
 
 @dataclass(eq=False)
-class Table:
+class _Table:
     """How often the values of each neuron lie in each part, over the pool."""
 
     parts: Ints  # (n, neurons), -1: in none
@@ -68,8 +67,8 @@ class Table:
         return np.asarray(self.entropy(tallies, size).mean(axis=-1))
 
 
-def grow(
-    table: Table, size: int, random: Any, *, first: int = 30, group: int = 5, tries: int = 30, repeats: bool = False
+def _grow(
+    table: _Table, size: int, random: Any, *, first: int = 30, group: int = 5, tries: int = 30, repeats: bool = False
 ) -> Ints:
     """Start with `first` random inputs; of `tries` random groups always add the one that brings the sample closest to the pool,
     or a random one when none brings it closer. repeats: draw from all inputs, so that some come twice, as the code does."""
@@ -91,13 +90,14 @@ def grow(
 
 
 @register(
-    "estimator", "ces", paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
+    "estimator",
+    "ces",
+    paper="Li et al., Boosting Operational DNN Testing Efficiency through Conditioning, ESEC/FSE 2019",
     cost="one forward pass per input; 4 bytes kept per hidden unit and input, 8 more while it picks",
     presets={"code": {"edges": "published"}},
     differs="Five sections per unit, ends included; the published code's five edges make four and drop every value that lies on "
     "one, the zeros of ReLUs among them (`edges=published`). No input is picked twice.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class CES(Hidden):
     """Pick inputs whose last hidden layer is distributed like the pool's (cross entropy), so that their accuracy is its.
 
@@ -106,26 +106,21 @@ class CES(Hidden):
     """
 
     edges: Literal["closed", "published"] = "closed"
-    sections: int = 5
-    group: int = 5
+    sections: int = setting(5, "the paper's code uses 5", least=2)
+    group: int = setting(5, "the paper's code uses 5")
 
     pointwise: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        choices(self)
-        integer("sections", self.sections, 2, "the paper's code uses 5")
-        integer("group", self.group, 1, "the paper's code uses 5")
-
-    def table(self, values: NDArray[np.floating]) -> Table:
+    def table(self, values: NDArray[np.floating]) -> _Table:
         if self.edges == "published":
-            return Table(published_sections(values, self.sections), self.sections - 1)
-        return Table(sections(values, self.sections), self.sections)
+            return _Table(_published_sections(values, self.sections), self.sections - 1)
+        return _Table(_sections(values, self.sections), self.sections)
 
-    def start(self, pool: Pool) -> Alike:
-        return Alike(self, pool)
+    def start(self, pool: Pool) -> _Alike:
+        return _Alike(self, pool)
 
 
-class Alike(Kept):
+class _Alike(HiddenState):
     """Holds the activations, then grows the sample."""
 
     method: CES
@@ -133,7 +128,7 @@ class Alike(Kept):
     def value(self) -> np.ndarray:
         self.check("ces")
         random = rng.stream("select.ces", self.pool.seed)
-        picks = grow(self.method.table(self.values), self.pool.picked, random, group=self.method.group)
+        picks = _grow(self.method.table(self.values), self.pool.picked, random, group=self.method.group)
         return as_scores(picks, len(self.pool))
 
     def weights(self) -> Floats:

@@ -1,4 +1,4 @@
-"""Selections out to people and their tools: CSV, folders of pictures, Label Studio tasks. `data.labels` reads them back."""
+"""Selections out to people and their tools: CSV, folders of images, Label Studio tasks. `data.labels` reads them back."""
 
 from __future__ import annotations
 
@@ -30,22 +30,45 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.export import cell
-from neurotest.runs.folder import RunFile
+from neurotest.runs.folder import RunFile, own
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import ROUNDS, rounds_of
 from neurotest.select.quantities import OFF, RIGHT, kept
 from neurotest.target import Target
 from neurotest.target.outputs import Bins
 
+Entry = dict[str, Any]  # as JSON holds it
+FACTS = "adaptive.npz"  # the scan
+own(r"adaptive\.npz")
+# The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
+ROUNDS = "adaptive rounds"
+
+
+def rounds_of(run: Run) -> list[Entry]:
+    """The proposals there were, the newest last."""
+    if ROUNDS not in run:
+        raise BadInput(
+            "wrong-run",
+            "",
+            f"{run.path} is no adaptive selection that can go on: start one with `neurotest select TARGET POOL --method adaptive "
+            "--out RUN` on a pool without labels.",
+        )
+    first, later = run[ROUNDS], run.rounds()
+    rounds = [*first, *later] if isinstance(first, list) else None
+    needed = {"ranking", "positions", "said"}
+    if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
+        raise BadInput("damaged", "rounds", f"{run.path}: its rounds cannot be read; the run is damaged.")
+    return rounds
+
+
 FORMATS = ("csv", "folder", "label-studio")
 COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
 FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
-STEM = 60  # characters of a file's name that an exported picture keeps
+STEM = 60  # characters of a file's name that an exported image keeps
 
 
 @dataclass(frozen=True)
-class Pick:
+class _Pick:
     """One picked input of a run, as it is handed out; `file` is its name in the pool, where it has one."""
 
     rank: int
@@ -54,16 +77,16 @@ class Pick:
     score: float | None
     predicted: str
     label: str
-    picture: RunFile | None
+    image: RunFile | None
     file: str = ""
     round: int | None = None
     quantity: bool = False  # label and prediction are numbers in words
 
-    def row(self, picture: str) -> list[Any]:
+    def row(self, image: str) -> list[Any]:
         """Its cells, as COLUMNS names them."""
         words = [_number(word) if self.quantity else word for word in (self.predicted, self.label)]
         about = (self.rank, "" if self.round is None else self.round, self.position, self.file, self.content, self.score)
-        return [cell(value) for value in (*about, *words, picture)]
+        return [cell(value) for value in (*about, *words, image)]
 
 
 def _number(word: str) -> float | str:
@@ -74,7 +97,7 @@ def _number(word: str) -> float | str:
         return word
 
 
-def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[Pick]:
+def _picks(run: Run, method: str | None = None, *, every: bool = False) -> list[_Pick]:
     """What there is to label, best first, with the label where there is one.
 
     Of an adaptive selection the inputs of its newest round that have no label yet, or those of `every` round. Of others, or if a
@@ -93,12 +116,16 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
     quantity = kept(run)
     answers = None if quantity is None else quantity.answers
     stored = {row.position: codec.picture(row.file) for row in run.files("picked")}
-    chosen = {
-        row.position: _pick(row.rank, row.score, inputs[row.position], labels.get(row.position), classes, stored, number, answers)
-        for name, number in batches
-        for row in run.ranking(name)
-        if row.picked or (quantity is not None and row.position in labels)
-    }
+    chosen: dict[int, _Pick] = {}
+    for name, number in batches:
+        for row in run.ranking(name):
+            if not row.picked and (quantity is None or row.position not in labels):
+                continue
+            about, image = inputs[row.position], stored.get(row.position)
+            words = _words(about, labels.get(row.position), classes, answers)
+            chosen[row.position] = _Pick(
+                row.rank, row.position, about.content, row.score, *words, image, about.name or "", number, answers is not None
+            )
     if method is None and ROUNDS in run and not every:
         pending = [pick for pick in chosen.values() if pick.position not in labels]
         if not pending:
@@ -112,27 +139,11 @@ def picks(run: Run, method: str | None = None, *, every: bool = False) -> list[P
     return [*chosen.values()]
 
 
-def _pick(
-    rank: int, score: float | None, about: InputRow, label: LabelRow | None, classes: list[str], stored: Mapping[int, Any],
-    number: int | None, answers: NDArray[np.float64] | None,
-) -> Pick:  # fmt: skip
+def _words(about: InputRow, label: LabelRow | None, classes: list[str], answers: NDArray[np.float64] | None) -> tuple[str, str]:
+    """What the network predicts, and the label, if there is one."""
     if answers is None:
-        word, guess = "" if label is None else label_word(label, classes), class_word(about.predicted, classes)
-    else:
-        word = "" if label is None else quantity_word(label, about.predicted)
-        guess = f"{answers[about.position]:.6g}"
-    return Pick(
-        rank,
-        about.position,
-        about.content,
-        score,
-        guess,
-        word,
-        stored.get(about.position),
-        about.name or "",
-        number,
-        answers is not None,
-    )
+        return class_word(about.predicted, classes), "" if label is None else label_word(label, classes)
+    return f"{answers[about.position]:.6g}", "" if label is None else _quantity_word(label, about.predicted)
 
 
 def classes_of(run: Run) -> list[str]:
@@ -154,7 +165,7 @@ def label_word(row: LabelRow, classes: list[str]) -> str:
     return class_word(row.label, classes)
 
 
-def quantity_word(row: LabelRow, predicted: int | None) -> str:
+def _quantity_word(row: LabelRow, predicted: int | None) -> str:
     """The same of a quantity: a number, or whether the network's answer is right."""
     if row.label is None or row.value is not None:
         return label_word(row, [])
@@ -169,17 +180,17 @@ def inputs_of(run: Run) -> Inputs:
 
 
 def export(run_path: str | Path, form: str, out: str | Path, *, method: str | None = None, every: bool = False) -> dict[str, Any]:
-    """Write what there is to label; gives what was written and how many were left out because the run stores no picture."""
+    """Write what there is to label; gives what was written and how many were left out because the run stores no image."""
     if form not in FORMATS:
         raise BadInput("out-of-range", "format", f"--format {form}: expected {', '.join(FORMATS[:-1])} or {FORMATS[-1]}.")
     out = Path(out)
     if out.exists() and (form != "folder" or not out.is_dir() or any(out.iterdir())):
         raise BadInput("exists", "out", f"--out {out}: it is there already; choose another place.")
     with Run.open(run_path) as run:
-        chosen = picks(run, method, every=every)
+        chosen = _picks(run, method, every=every)
         classes = classes_of(run)
         numbers = range(max((row.predicted or 0 for row in run.inputs()), default=0) + 1)  # classes without names
-    shown = [pick for pick in chosen if pick.picture is not None]
+    shown = [pick for pick in chosen if pick.image is not None]
     if form == "csv":
         _write_csv(chosen, out)
         shown = chosen
@@ -193,15 +204,15 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
     }  # fmt: skip
 
 
-def _write_csv(chosen: list[Pick], out: Path) -> None:
+def _write_csv(chosen: list[_Pick], out: Path) -> None:
     with files.whole(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
-        writer.writerows(pick.row("" if pick.picture is None else str(pick.picture)) for pick in chosen)
+        writer.writerows(pick.row("" if pick.image is None else str(pick.image)) for pick in chosen)
 
 
-def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
-    """One folder per class, each picture in that of what the network says; moving it to another folder is a label.
+def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
+    """One folder per class, each image in that of what the network says; moving it to another folder is a label.
 
     A table says where each was put, so that a folder in which nobody moved anything is known for one.
     """
@@ -212,22 +223,22 @@ def _write_folder(shown: list[Pick], classes: list[str], out: Path) -> None:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
             for pick in shown:
-                assert pick.picture is not None
+                assert pick.image is not None
                 place = Path(as_folder(pick.label or pick.predicted), f"{_stem(pick)}.png")
                 (part / place.parent).mkdir(exist_ok=True)
-                (part / place).write_bytes(pick.picture.read(LARGEST))
+                (part / place).write_bytes(pick.image.read(LARGEST))
                 writer.writerow(pick.row(place.as_posix()))
 
 
-def _stem(pick: Pick) -> str:
-    """What the reader needs, then the name the picture has in the pool, for people."""
+def _stem(pick: _Pick) -> str:
+    """What the reader needs, then the name the image has in the pool, for people."""
     own = Path(pick.file).stem if pick.file else ""
     numbers = f"{pick.rank:05d}-{pick.position}-{as_folder(pick.content)}"
     return f"{numbers}-{as_folder(own)[:STEM]}" if own else numbers
 
 
-def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
-    """Label Studio tasks with the pictures inside, and beside them the labelling configuration they fit."""
+def _write_tasks(shown: list[_Pick], names: list[str], out: Path) -> None:
+    """Label Studio tasks with the images inside, and beside them the labelling configuration they fit."""
     choices = "".join(f"    <Choice value={quoteattr(name)}/>\n" for name in names)
     files.write_text(
         out.with_suffix(".xml"),
@@ -237,10 +248,10 @@ def _write_tasks(shown: list[Pick], names: list[str], out: Path) -> None:
     files.write_json(out, [_task(pick) for pick in shown])  # last: a tasks file that is there is complete
 
 
-def _task(pick: Pick) -> dict[str, Any]:
-    assert pick.picture is not None
-    picture = base64.b64encode(pick.picture.read(LARGEST)).decode()
-    data = {"image": f"data:image/png;base64,{picture}", "position": pick.position, "content": pick.content, "rank": pick.rank}
+def _task(pick: _Pick) -> dict[str, Any]:
+    assert pick.image is not None
+    image = base64.b64encode(pick.image.read(LARGEST)).decode()
+    data = {"image": f"data:image/png;base64,{image}", "position": pick.position, "content": pick.content, "rank": pick.rank}
     guess = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [pick.predicted]}}
     prediction: dict[str, Any] = {"model_version": "neurotest", "result": [guess]}
     if pick.score is not None:

@@ -23,11 +23,11 @@ from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int32]
 FENG = "Feng et al., DeepGini, ISSTA 2020, after Rothermel et al. 1999"
-KEPT = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
+COST = "one forward pass per input; 4 bytes kept per obligation that an input hits (kmnc: 4 per neuron; surprise: 8 in all)"
 
 
 @dataclass(frozen=True, eq=False)
-class Covers:
+class _Covers:
     """Which input covers which obligations, input by input: those of input i are `ids[starts[i]:starts[i + 1]]`."""
 
     starts: NDArray[np.int64]  # (n + 1,)
@@ -38,7 +38,7 @@ class Covers:
         return np.diff(self.starts)
 
     @classmethod
-    def joined(cls, index: NDArray[np.int64], counts: NDArray[np.int64], ids: Ints) -> Covers:
+    def joined(cls, index: NDArray[np.int64], counts: NDArray[np.int64], ids: Ints) -> _Covers:
         """From batches that came in any order; `index` are the inputs' positions as they came."""
         starts = np.concatenate([[0], np.cumsum(counts)])
         if len(index) and (np.diff(index) != 1).any():
@@ -56,7 +56,7 @@ def _flat(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
     return places
 
 
-def additional(covers: Covers) -> NDArray[np.int64]:
+def _additional(covers: _Covers) -> NDArray[np.int64]:
     """What each input adds when always the one that adds most comes next (the first of equals); 0 for those that add nothing.
 
     Gains only ever fall, so among equal gains positions rise: sorting by gain, stably, gives the order of the picks back. An
@@ -122,14 +122,14 @@ class _ByCoverage(Scorer):
         return (self.measure.needs, self.want) if self.measure.needs in ("profile", "traces") else None
 
     @abstractmethod
-    def order_by(self, covers: Covers) -> NDArray[np.float64]: ...
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]: ...
 
-    def remarks(self, covers: Covers) -> tuple[str, ...]:
+    def remarks(self, covers: _Covers) -> tuple[str, ...]:
         return ()
 
     def start(self, pool: Pool) -> Collected:
         state = self.measure.start(pool.context)
-        return Bucketed(self, state, len(pool)) if isinstance(state, SurpriseState) else Collected(self, state)
+        return _Bucketed(self, state, len(pool)) if isinstance(state, SurpriseState) else Collected(self, state)
 
 
 class Collected:
@@ -156,10 +156,10 @@ class Collected:
     def merge(self, index: np.ndarray, result: Any) -> None:
         self.batches += [(index[places], counts, ids) for places, counts, ids in result]
 
-    def covers(self) -> Covers:
+    def covers(self) -> _Covers:
         index, counts, ids = (np.concatenate(parts) for parts in zip(*self.batches, strict=True))
         self.batches = []  # what is joined is not needed twice
-        return Covers.joined(index, counts, ids)
+        return _Covers.joined(index, counts, ids)
 
     def value(self) -> np.ndarray:
         covers = self.covers()
@@ -170,7 +170,7 @@ class Collected:
         return self._notes
 
 
-class Bucketed(Collected):
+class _Bucketed(Collected):
     """Surprise coverage: one bucket per candidate, which depends on all scores."""
 
     def __init__(self, method: _ByCoverage, state: SurpriseState, n: int) -> None:
@@ -191,24 +191,23 @@ class Bucketed(Collected):
     def merge(self, index: np.ndarray, result: np.ndarray) -> None:
         self.scores[index] = result
 
-    def covers(self) -> Covers:
-        return bucketed(self.state, self.scores)
+    def covers(self) -> _Covers:
+        return _bucketed(self.state, self.scores)
 
 
-def bucketed(state: SurpriseState, scores: np.ndarray) -> Covers:
+def _bucketed(state: SurpriseState, scores: np.ndarray) -> _Covers:
     """Each score's bucket as its one obligation, buckets numbered from 0."""
     rows, ids = state.buckets_of(scores)
     numbers = np.unique(ids, return_inverse=True)[1].astype(np.int32)
     counts = np.bincount(rows, minlength=len(scores))
-    return Covers(np.concatenate([[0], np.cumsum(counts)]), numbers)
+    return _Covers(np.concatenate([[0], np.cumsum(counts)]), numbers)
 
 
 @register(
-    "selector", "ctm", main="criterion", paper=f"coverage total method: {FENG}", cost=KEPT,
+    "selector", "ctm", main="criterion", paper=f"coverage total method: {FENG}", cost=COST,
     differs="Ties keep the pool's order (peers: an unstable sort). It says nothing where every input covers as much: always "
     "for tknc, nearly always for kmnc; a note says so.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CTM(_ByCoverage):
     """Score by how many of a criterion's obligations an input covers by itself.
 
@@ -218,10 +217,10 @@ class CTM(_ByCoverage):
 
     pointwise: ClassVar[bool] = True
 
-    def order_by(self, covers: Covers) -> NDArray[np.float64]:
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]:
         return covers.counts.astype(np.float64)
 
-    def remarks(self, covers: Covers) -> tuple[str, ...]:
+    def remarks(self, covers: _Covers) -> tuple[str, ...]:
         counts = covers.counts
         if counts.min() < counts.max():
             return ()
@@ -230,11 +229,10 @@ class CTM(_ByCoverage):
 
 @register(
     "selector", "cam", main="criterion", paper=f"coverage additional method: {FENG}",
-    cost=f"{KEPT}, as much again while the order is made",
+    cost=f"{COST}, as much again while the order is made",
     differs="Starts with the input that covers most (DeepGini's code: with a random one) and goes on until nothing is added, "
     "then by ctm, as dnn-tip does. The order equals dnn-tip's; a sparse index replaces its dense profiles.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class CAM(_ByCoverage):
     """Score by how many obligations an input adds to those of all inputs before it; below 1, by how many it covers by itself.
 
@@ -243,7 +241,7 @@ class CAM(_ByCoverage):
 
     pointwise: ClassVar[bool] = False
 
-    def order_by(self, covers: Covers) -> NDArray[np.float64]:
+    def order_by(self, covers: _Covers) -> NDArray[np.float64]:
         alone = covers.counts / (1.0 + covers.counts.max(initial=0))
-        added = additional(covers)
+        added = _additional(covers)
         return np.where(added > 0, added, alone)

@@ -39,8 +39,8 @@ from neurotest.select.scoring import Scoring, begin
 from neurotest.select.spread import DEPTH
 from neurotest.select.spread import spread as dispersed
 from neurotest.settings.select import ScoreSettings
-from neurotest.stats.best import Best
 from neurotest.stats.faults import budget as read_budget
+from neurotest.stats.moments import Best
 from neurotest.target import Target
 
 PIECES = 4  # of a file

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -12,14 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
-from neurotest.measure.traces import joined
 from neurotest.registry import register
-from neurotest.select.scorer import PerInput, Pool, Scorer, doubt
-from neurotest.select.surprise import steady
-from neurotest.target import Trace, Want
+from neurotest.select.scorer import BlockState, Pool, TrainedScorer, doubt, steady
+from neurotest.target import Trace
 
 Ints = NDArray[np.int64]
 BLOCK = 2500  # candidates searched at once
@@ -32,7 +29,9 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
 
 
 @register(
-    "selector", "nearest", main="k",
+    "selector",
+    "nearest",
+    main="k",
     paper="ours: neuron sensitivity (NSS) and surprise (DSA, Kim et al., ICSE 2019) where no original is there",
     cost="one forward pass per input and training input; the search costs a fraction of a pass of LeNet-5 (`bench "
     "select`); keeps 8 bytes per input and the activations of at most 10,000 training inputs",
@@ -40,9 +39,8 @@ FARTHEST = 2.0  # cosine distance of opposite vectors: what a class without trai
     "stand for it. DSA takes Euclidean distances of channel means in every layer to any training input; this takes the cosine, "
     "the last map, the mean of `k` neighbours, training inputs the network gets right, and DeepGini as a factor.",
     presets={"plain": {"others": False, "doubt": None, "usual": None}},
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
-class Nearest(Settings, Scorer):
+)
+class Nearest(TrainedScorer):
     """Score by max(d / sqrt(o), u) * (DeepGini + `doubt`).
 
     d: the mean cosine distance to the `k` nearest training inputs of the predicted class; o: the same for the class of the
@@ -63,18 +61,10 @@ class Nearest(Settings, Scorer):
     layer: str = "encoder"
     neuron: Literal["unit", "channel"] = "unit"
 
-    @property
-    def want(self) -> Want:
-        return Want(layers=self.layer, neuron=self.neuron)
+    def start(self, pool: Pool) -> _NearestState:
+        return _NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
 
-    @property
-    def learns(self) -> tuple[str, Want]:
-        return "traces", self.want
-
-    def start(self, pool: Pool) -> NearestState:
-        return NearestState(self, pool, self._points(pool.context.traces(self.want, "nearest"), pool.seed))
-
-    def _points(self, traces: Traces, seed: int) -> Directions:
+    def _points(self, traces: Traces, seed: int) -> _Directions:
         good = np.isfinite(traces.values).all(axis=1)
         if traces.labels is not None and bool((traces.predicted == traces.labels).any()):
             good &= (traces.predicted == traces.labels) | (traces.labels < 0)
@@ -87,10 +77,10 @@ class Nearest(Settings, Scorer):
             )
         if self.inputs is not None and len(rows) > self.inputs:
             rows = np.sort(rng.stream("select.nearest", seed).permutation(rows)[: self.inputs])
-        return Directions(torch.from_numpy(traces.values[rows]), traces.predicted[rows], self.search)
+        return _Directions(torch.from_numpy(traces.values[rows]), traces.predicted[rows], self.search)
 
 
-class Directions:
+class _Directions:
     """Unit vectors in classes, searched by the cosine.
 
     Which other class is nearest is decided in a few directions; within a class everything is compared with everything, or, where
@@ -147,7 +137,7 @@ class Directions:
         among = np.array([min(k + 1, self.parts[c].stop - self.parts[c].start) for c in classes.tolist()])
         several = among > 1  # the nearest is the point itself, at no distance
         own = own[several] * among[several] / (among[several] - 1)
-        return relative(own, other[several]) if others else own
+        return _relative(own, other[several]) if others else own
 
     def _nearest_other(self, short: Tensor, classes: Ints) -> Ints:
         """The class of the nearest point of another class; a query's own length does not matter for that."""
@@ -182,7 +172,7 @@ class Directions:
         return distances
 
 
-def relative(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
+def _relative(own: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """d / sqrt(o)"""
     return own / np.sqrt(np.maximum(other, 1e-6))
 
@@ -206,55 +196,30 @@ def _lengths(rows: Tensor) -> Tensor:
     return torch.where(lengths > 0, lengths, 1.0)
 
 
-class NearestState(PerInput):
-    def __init__(self, method: Nearest, pool: Pool, points: Directions) -> None:
-        super().__init__(len(pool))
-        self.method, self.want, self.layout = method, method.want, pool.context.layout(method.want)
-        self.points = points
+class _NearestState(BlockState):
+    block: ClassVar[int] = BLOCK
+
+    def __init__(self, method: Nearest, pool: Pool, points: _Directions) -> None:
+        super().__init__(method.want, pool)
+        self.method, self.points = method, points
         self.least = 0.0
         if method.usual is not None and len(typical := points.typical(method.k, others=method.others)):
             self.least = float(np.quantile(typical, method.usual))
-        self.waiting: list[tuple[np.ndarray, np.ndarray, Ints, np.ndarray]] = []  # positions, values, predictions, DeepGini
-        self.strangers = 0
 
-    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        gini = doubt(trace)
-        values = joined(trace, self.want, self.layout).values
-        self.waiting.append((index, values, trace.predictions.cpu().numpy(), gini))
-        if sum(len(positions) for positions, *_ in self.waiting) >= BLOCK:
-            self._flush()
+    def columns(self, trace: Trace) -> tuple[np.ndarray, ...]:
+        return (*super().columns(trace), doubt(trace))
 
-    def _flush(self) -> None:
-        if not self.waiting:
-            return
-        index, values, predicted, gini = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
-        self.waiting = []
+    def score(self, columns: Sequence[np.ndarray]) -> np.ndarray:
+        values, predicted, gini = columns
         method = self.method
         own, other = self.points.search(torch.from_numpy(values), predicted, method.k, others=method.others)
-        self.strangers += int((~np.isin(predicted, list(self.points.parts))).sum())
-        score = np.maximum(relative(own, other) if method.others else own, self.least)
+        self.foreign += int((~np.isin(predicted, list(self.points.parts))).sum())
+        score = np.maximum(_relative(own, other) if method.others else own, self.least)
         if method.doubt is not None:
             score = score * (gini + method.doubt)
-        self.scores[index] = np.where(_finite(values), steady(score), np.nan)
-
-    def value(self) -> np.ndarray:
-        self._flush()
-        return self.scores
-
-    def fresh(self, n: int) -> Self | None:
-        part = super().fresh(n)
-        assert part is not None
-        part.strangers, part.waiting = 0, []
-        return part
-
-    def result(self) -> tuple[np.ndarray, int]:
-        return self.value(), self.strangers
-
-    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
-        self.scores[index] = result[0]
-        self.strangers += result[1]
+        return np.where(_finite(values), steady(score), np.nan)
 
     def notes(self) -> tuple[str, ...]:
-        if not self.strangers:
+        if not self.foreign:
             return ()
-        return (f"{self.strangers} candidates are predicted as a class that no training input has: they count as farthest away.",)
+        return (f"{self.foreign} candidates are predicted as a class that no training input has: they count as farthest away.",)

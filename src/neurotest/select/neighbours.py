@@ -3,44 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import integer
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.measure.traces import joined
 from neurotest.registry import register
-from neurotest.select.hidden import Hidden, activations
-from neurotest.select.scorer import PerInput, Pool, doubt
-from neurotest.stats.neighbours import squared_distances
+from neurotest.select.scorer import Hidden, PerInput, Pool, activations, doubt
+from neurotest.stats.distances import squared_distances
 from neurotest.target import Trace, Want
 
 Ints = NDArray[np.int64]
-DONE = -1.0  # the score of what is labelled already
+LABELLED_SCORE = -1.0  # the score of what is labelled already
 
 
 @register(
-    "selector", "neighbours", main="k",
+    "selector",
+    "neighbours",
+    main="k",
     paper="the neighbour part of TestRank (Li et al., NeurIPS 2021), without its second network",
     cost="one forward pass per input and one more per labelled input; 8 bytes kept per input and the activations of the labelled",
     differs="It is not TestRank: no self-supervised features, no graph network. The share has few values, so DeepGini decides "
     "between equals, at a scale that never changes the order of different shares. What is labelled already comes last.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class NeighbourFault(Hidden):
     """Score by the share of faults among the `k` nearest labelled inputs; needs labels of some candidates (--labels).
 
     layer, neuron: where distances are measured; default is the last hidden layer.
     """
 
-    k: int = 10
+    k: int = setting(10, "10 is usual")
 
-    def __post_init__(self) -> None:
-        integer("k", self.k, 1, "10 is usual")
-
-    def start(self, pool: Pool) -> Nearby:
+    def start(self, pool: Pool) -> _Nearby:
         if pool.labels is None or not len(labelled := np.flatnonzero(pool.labels >= 0)):
             raise BadInput(
                 "missing",
@@ -49,10 +45,10 @@ class NeighbourFault(Hidden):
                 "begin with deepgini.",
             )
         traces = activations(pool, pool.source.take(labelled), self.want)
-        return Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
+        return _Nearby(self, pool, labelled, traces.values.astype(np.float64), traces.predicted != pool.labels[labelled])
 
 
-class Nearby(PerInput):
+class _Nearby(PerInput):
     def __init__(self, method: NeighbourFault, pool: Pool, labelled: Ints, points: np.ndarray, wrong: np.ndarray) -> None:
         super().__init__(len(pool))
         self.want: Want = method.want
@@ -69,7 +65,7 @@ class Nearby(PerInput):
         self.scores[index] = np.where(np.isfinite(apart).all(axis=1), share + gini / self.k / 2, np.nan)
 
     def value(self) -> np.ndarray:
-        self.scores[self.labelled] = DONE
+        self.scores[self.labelled] = LABELLED_SCORE
         return self.scores
 
     def notes(self) -> tuple[str, ...]:

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.checks import choices, integer
+from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.select.estimation import as_scores
-from neurotest.select.hidden import Hidden, Kept
-from neurotest.select.scorer import Pool
-from neurotest.stats.neighbours import squared_distances
+from neurotest.select.scorer import Hidden, HiddenState, Pool
+from neurotest.stats.distances import squared_distances
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -22,7 +20,7 @@ CHUNK = 1 << 21  # kernel values in memory at once
 NOISE = -1
 
 
-def reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
+def _reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
     """Independent components of the values scaled to 0 .. 1: (n, dimensions)."""
     from sklearn.decomposition import FastICA
 
@@ -38,7 +36,7 @@ def reduced(values: NDArray[np.floating], dimensions: int, seed: int) -> Floats:
         return np.asarray(ica.fit_transform(scaled))
 
 
-def clusters(points: Floats, least: int, core: int) -> Ints:
+def _clusters(points: Floats, least: int, core: int) -> Ints:
     """Cluster of each point, -1 for noise."""
     from sklearn.cluster import HDBSCAN
 
@@ -49,7 +47,7 @@ def clusters(points: Floats, least: int, core: int) -> Ints:
         return np.asarray(HDBSCAN(min_cluster_size=least, min_samples=core).fit_predict(points), dtype=np.int64)
 
 
-def shares(sizes: Ints, budget: int) -> Ints:
+def _shares(sizes: Ints, budget: int) -> Ints:
     """The budget in proportion to the sizes: largest remainders first, nobody gets more than there is."""
     exact = sizes * (budget / max(1, sizes.sum()))
     picks: Ints = np.minimum(np.floor(exact).astype(np.int64), sizes)
@@ -58,7 +56,7 @@ def shares(sizes: Ints, budget: int) -> Ints:
     return picks
 
 
-def prototypes(points: Floats, count: int) -> Ints:
+def _prototypes(points: Floats, count: int) -> Ints:
     """Greedy MMD-critic with a Gaussian kernel: points whose mean embedding is nearest to that of all."""
     gamma = 1 / max(1, points.shape[1])
     mean = np.empty(len(points))
@@ -75,7 +73,7 @@ def prototypes(points: Floats, count: int) -> Ints:
     return np.array(chosen, dtype=np.int64)
 
 
-def farthest(points: Floats, count: int, start: int = 0, published: bool = False) -> Ints:
+def _farthest(points: Floats, count: int, start: int = 0, published: bool = False) -> Ints:
     """Always the point farthest from those taken; as published the last one that lies apart from them at all."""
     chosen = [start]
     apart = squared_distances(points, points[[start]])[:, 0]
@@ -89,13 +87,14 @@ def farthest(points: Floats, count: int, start: int = 0, published: bool = False
 
 
 @register(
-    "estimator", "pace", paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
+    "estimator",
+    "pace",
+    paper="Chen et al., Practical Accuracy Estimation for Efficient Deep Neural Network Testing, TOSEM 2020",
     cost="one forward pass per input, then clustering (seconds for 10,000); 4 bytes kept per hidden unit and input",
     differs="Clusters and noise get picks in proportion to their sizes, and every pick counts for the part of the pool it stands "
     "for. Noise is spread by farthest points; the published loop never updates its running maximum and takes the last "
     "candidate instead (`noise=published`). Without any cluster the whole pool counts as one.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class PACE(Hidden):
     """Pick prototypes of the clusters of the last hidden layer (FastICA, HDBSCAN, MMD-critic), and a spread of the rest.
 
@@ -103,24 +102,18 @@ class PACE(Hidden):
     `farthest` spreads what is in no cluster, `published` takes its last inputs. layer, neuron: where activations are taken from.
     """
 
-    dimensions: int = 8
-    least: int = 80
-    core: int = 4
+    dimensions: int = setting(8, "the paper's code uses 8")
+    least: int = setting(80, "the paper's code uses 80", least=2)
+    core: int = setting(4, "the paper's code uses 4")
     noise: Literal["farthest", "published"] = "farthest"
 
     pointwise: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        integer("dimensions", self.dimensions, 1, "the paper's code uses 8")
-        integer("least", self.least, 2, "the paper's code uses 80")
-        integer("core", self.core, 1, "the paper's code uses 4")
-        choices(self)
-
-    def start(self, pool: Pool) -> Clustered:
-        return Clustered(self, pool)
+    def start(self, pool: Pool) -> _Clustered:
+        return _Clustered(self, pool)
 
 
-class Clustered(Kept):
+class _Clustered(HiddenState):
     """Holds the activations, then clusters them."""
 
     method: PACE
@@ -129,21 +122,21 @@ class Clustered(Kept):
 
     def value(self) -> np.ndarray:
         self.check("pace")
-        points = reduced(self.values, self.method.dimensions, self.pool.seed)
-        of = clusters(points, self.method.least, self.method.core)
+        points = _reduced(self.values, self.method.dimensions, self.pool.seed)
+        of = _clusters(points, self.method.least, self.method.core)
         if (of == NOISE).all():
             of = np.zeros(len(of), dtype=np.int64)
             self._notes = ("no clusters were found: the whole pool counts as one.",)
         names, sizes = np.unique(of, return_counts=True)
-        counts = shares(sizes, self.pool.picked)
+        counts = _shares(sizes, self.pool.picked)
         picks, weights = [], []
         for name, size, count in zip(names.tolist(), sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 here = np.flatnonzero(of == name)
                 if name == NOISE:
-                    chosen = farthest(points[here], count, published=self.method.noise == "published")
+                    chosen = _farthest(points[here], count, published=self.method.noise == "published")
                 else:
-                    chosen = prototypes(points[here], count)
+                    chosen = _prototypes(points[here], count)
                 picks.append(here[chosen])
                 weights.append(np.full(count, size / count))
         order = np.argsort(-np.concatenate(weights), kind="stable")  # what stands for most of the pool first

@@ -1,4 +1,4 @@
-"""What a selector looks like, and the one pass over the pool that serves all of them."""
+"""What a selector looks like, and the states that selectors share."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import rng
+from neurotest.checks import Settings
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.measure.context import Context
-from neurotest.scan import BATCH, Batch, Progress
+from neurotest.measure.context import Collector, Context, Traces
+from neurotest.measure.traces import Layout, joined
+from neurotest.scan import BATCH, Batch, Progress, scan
 from neurotest.target import Target, Trace, Want
+
+DIGITS = 9  # products round differently in batches of different sizes: what is equal must stay equal
 
 
 @dataclass(frozen=True)
@@ -65,7 +70,7 @@ class State(Protocol):
     def value(self) -> np.ndarray: ...
 
 
-class Scorer(ABC):
+class Scorer(Settings, ABC):
     """Settings of a method; `start` begins to score a pool. Higher scores are labelled earlier.
 
     A subclass says of itself what it needs: `want`, what is recorded beside the logits; `learns`, a pair of `profile` or `traces`
@@ -105,13 +110,14 @@ def entropy(probs: Tensor) -> Tensor:
 
 
 class OutputScorer(Scorer):
-    """Base of the methods that look at one input's class probabilities only: a subclass says `score`."""
+    """Base of the methods that look at class probabilities only, of an input or, where there are any, of its partners, (n,
+    partners, k): a subclass says `score`."""
 
     @abstractmethod
     def score(self, probs: Tensor) -> Tensor: ...
 
     def start(self, pool: Pool) -> State:
-        return OutputState(self, len(pool))
+        return _OutputState(self, len(pool))
 
 
 class PerInput:
@@ -147,15 +153,121 @@ def doubt(trace: Trace) -> np.ndarray:
     return np.asarray((1 - trace.probs.square().sum(dim=1)).cpu().numpy())
 
 
-class OutputState(PerInput):
-    """Scores each candidate by its own probabilities."""
+class _OutputState(PerInput):
+    """Scores each candidate by its own probabilities, or those of its partners."""
 
     def __init__(self, scorer: OutputScorer, n: int) -> None:
         super().__init__(n)
         self.scorer = scorer
 
     def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
-        self.scores[index] = self.scorer.score(trace.probs).cpu().numpy()
+        probs = torch.stack([partner.probs for partner in partners], dim=1) if partners else trace.probs
+        self.scores[index] = self.scorer.score(probs).cpu().numpy()
+
+
+class TrainedScorer(Scorer):
+    """Base of the methods that compare hidden values of candidates with those of training inputs, at `layer` and `neuron`."""
+
+    layer: str
+    neuron: Literal["unit", "channel"]
+
+    @property
+    def want(self) -> Want:
+        return Want(layers=self.layer, neuron=self.neuron)
+
+    @property
+    def learns(self) -> tuple[str, Want]:
+        return "traces", self.want
+
+
+class BlockState(PerInput):
+    """Scores candidates by their hidden values, `block` at a time, which costs half of what batches of a few cost."""
+
+    block: ClassVar[int]
+
+    def __init__(self, want: Want, pool: Pool) -> None:
+        super().__init__(len(pool))
+        self.want, self.layout = want, pool.context.layout(want)
+        self.foreign = 0  # candidates of a predicted class that no training input has
+        self.waiting: list[tuple[np.ndarray, ...]] = []  # positions, and their `columns`
+
+    def columns(self, trace: Trace) -> tuple[np.ndarray, ...]:
+        """What scores depend on, a row per candidate."""
+        return joined(trace, self.want, self.layout).values, trace.predictions.cpu().numpy()
+
+    @abstractmethod
+    def score(self, columns: Sequence[np.ndarray]) -> np.ndarray: ...
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.waiting.append((index, *self.columns(trace)))
+        if sum(len(positions) for positions, *_ in self.waiting) >= self.block:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self.waiting:
+            index, *columns = (np.concatenate(part) for part in zip(*self.waiting, strict=True))
+            self.waiting = []
+            self.scores[index] = self.score(columns)
+
+    def value(self) -> np.ndarray:
+        self._flush()
+        return self.scores
+
+    def fresh(self, n: int) -> Self:
+        part = super().fresh(n)
+        assert part is not None
+        part.foreign, part.waiting = 0, []
+        return part
+
+    def result(self) -> tuple[np.ndarray, int]:
+        return self.value(), self.foreign
+
+    def merge(self, index: np.ndarray, result: tuple[np.ndarray, int]) -> None:
+        self.scores[index] = result[0]
+        self.foreign += result[1]
+
+
+def steady(values: np.ndarray, digits: int = DIGITS) -> np.ndarray:
+    """Values rounded to so many digits; what is not finite stays."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scale = 10.0 ** (digits - 1 - np.floor(np.log10(np.abs(values))))
+        return np.where(np.isfinite(scale) & np.isfinite(values), np.round(values * scale) / scale, values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hidden(Scorer):
+    """layer: a glob or preset; default is the last hidden layer. neuron: `unit` or `channel`."""
+
+    layer: str | None = None
+    neuron: Literal["unit", "channel"] = "unit"
+
+    @property
+    def want(self) -> Want:
+        if self.layer is None:
+            return Want(layers="last_hidden", neuron="unit", inputs=True)
+        return Want(layers=self.layer, neuron=self.neuron)
+
+
+class HiddenState:
+    """Holds every candidate's activations, in the order of the pool."""
+
+    method: Any
+
+    def __init__(self, method: Hidden, pool: Pool) -> None:
+        self.method, self.pool, self.want = method, pool, method.want
+        self.layout: Layout = pool.context.layout(self.want)
+        self.values: NDArray[np.floating] = np.full((len(pool), self.layout.neurons), np.nan, dtype=np.float32)
+
+    def update(self, index: np.ndarray, trace: Trace, partners: Sequence[Trace]) -> None:
+        self.values[index] = joined(trace, self.want, self.layout).values
+
+    def check(self, who: str) -> None:
+        if n := int((~np.isfinite(self.values).all(axis=1)).sum()):
+            raise BadInput(
+                "not-finite",
+                "inputs",
+                f"{who} cannot place {n} inputs (NaN or infinite activations): leave them out or use other --layers.",
+            )
 
 
 @dataclass(frozen=True)
@@ -195,3 +307,10 @@ def sample_first(pool: Pool, samples: Set[int | None]) -> np.ndarray:
         return np.arange(n)
     shuffled = rng.stream("select.sample", pool.seed).permutation(n)
     return np.concatenate([np.sort(part) for part in np.split(shuffled, ends)])
+
+
+def activations(pool: Pool, source: Source, want: Want) -> Traces:
+    """What the network does on some inputs."""
+    collector = Collector(want, pool.context.layout(want))
+    scan(pool.target, source, [collector], batch=pool.batch)
+    return collector.traces(source.labels)

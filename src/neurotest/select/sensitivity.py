@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from neurotest.checks import choices, integer, number
+from neurotest.checks import setting
 from neurotest.data.source import Source
 from neurotest.devices import exact
 from neurotest.errors import BadInput
@@ -27,7 +26,9 @@ NEAR_CHANCE = (
 
 
 @register(
-    "selector", "nss", main="k",
+    "selector",
+    "nss",
+    main="k",
     paper="NSS: neuron sensitivity guided test case selection (algorithms 1 and 2, tables II, IV, IX, X)",
     cost="two forward passes per input (1 + n_mutants when it mutates), 8 bytes kept per input plus the sample's activations",
     presets={
@@ -40,8 +41,7 @@ NEAR_CHANCE = (
     "pool and the same mutant serves to find them and to score, so nothing is forwarded twice; algorithms 1 and 2 go through the "
     "whole pool twice and mutate anew (`preset=paper`, which is the algorithms to the letter and near chance). Ties keep the "
     "pool's order.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class NSS(Scorer):
     """Sum of |N_i(x') - N_i(x)| over the share `k` of neurons that change most over the pool.
 
@@ -53,22 +53,14 @@ class NSS(Scorer):
     """
 
     reference: Literal["auto", "original", "remutate"] = "auto"
-    k: float | None = None
+    k: float | None = setting(None, "a share of the neurons; the paper uses 0.1", above=0, most=1)
     distance: Literal["l1", "cosine"] = "l1"
     identify: Literal["sum", "vote"] = "sum"
     layer: str | None = None
     neuron: Literal["unit", "channel"] = "unit"
-    n_mutants: int = 1
-    sample: int | None = 1000
+    n_mutants: int = setting(1, "1 by default")
+    sample: int | None = setting(1000, "1000 by default; none: the whole pool")
     fresh: bool = False
-
-    def __post_init__(self) -> None:
-        choices(self)
-        if self.k is not None:
-            number("k", self.k, "a share of the neurons; the paper uses 0.1", above=0, most=1)
-        integer("n_mutants", self.n_mutants, 1, "1 by default")
-        if self.sample is not None:
-            integer("sample", self.sample, 1, "1000 by default; none: the whole pool")
 
     @property
     def want(self) -> Want:
@@ -101,11 +93,11 @@ class NSS(Scorer):
     def share(self) -> float:
         return self.k if self.k is not None else (0.1 if self.distance == "l1" else 1.0)
 
-    def start(self, pool: Pool) -> Sensitivity:
-        return Sensitivity(self, len(pool))
+    def start(self, pool: Pool) -> _Sensitivity:
+        return _Sensitivity(self, len(pool))
 
 
-class Sensitivity(PerInput):
+class _Sensitivity(PerInput):
     """Keeps the sample's activations until the sensitive neurons are found, then scores as batches stream by."""
 
     def __init__(self, method: NSS, n: int) -> None:

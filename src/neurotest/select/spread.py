@@ -7,21 +7,20 @@ from numpy.typing import NDArray
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.select.hidden import activations
-from neurotest.select.scorer import Pool
+from neurotest.select.scorer import Pool, activations
 from neurotest.select.selection import Nearness
-from neurotest.stats.neighbours import nearest_other, squared_distances
+from neurotest.stats.distances import nearest_other, squared_distances
 from neurotest.target import Want
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 DEPTH = 4  # so many times the budget, from the top of the ranking, are looked at
 CLOSE = 0.05  # near duplicates: closer than so many of a random batch of the same size are to each other
-MOST = 2000  # of a random batch, which only gives a scale
-LEAST = 200  # distances that scale is taken from: small batches are drawn several times
+LARGEST_RANDOM = 2000  # of a random batch, which only gives a scale
+LEAST_DISTANCES = 200  # distances that scale is taken from: small batches are drawn several times
 
 
-def disperse(points: Floats, count: int, reach: float) -> Ints:
+def _disperse(points: Floats, count: int, reach: float) -> Ints:
     """Pick `count` of points that come best first: the worth of one falls with its rank, and with its closeness to a pick within
     `reach`; beyond it nothing is gained, so that outliers are not preferred."""
     worth = 1 - np.arange(len(points)) / (len(points) + 1)
@@ -46,7 +45,7 @@ def spread(pool: Pool, order: Ints) -> tuple[Ints, Nearness]:
     here = _values(pool, top, want)
     usual = _usual(pool, want)
     close = float(np.quantile(usual, CLOSE))
-    chosen = disperse(here, pool.picked, float(np.median(usual)))
+    chosen = _disperse(here, pool.picked, float(np.median(usual)))
     head = top[chosen]
     rates = [float((nearest_other(points) < close).mean()) for points in (here[chosen], here[: pool.picked])]
     rest = order[~np.isin(order, head)]
@@ -68,10 +67,10 @@ def _values(pool: Pool, index: Ints, want: Want) -> Floats:
 
 def _usual(pool: Pool, want: Want) -> Floats:
     """How far inputs of random batches of the same size are from their nearest other."""
-    size = min(pool.picked, MOST)
+    size = min(pool.picked, LARGEST_RANDOM)
     if size < 2:
         return np.zeros(1)
     random = rng.stream("select.spread", pool.seed)
-    batches = [random.permutation(len(pool))[:size] for _ in range(max(1, -(-LEAST // size)))]
+    batches = [random.permutation(len(pool))[:size] for _ in range(max(1, -(-LEAST_DISTANCES // size)))]
     values = _values(pool, np.concatenate(batches), want)
     return np.concatenate([nearest_other(part) for part in np.split(values, len(batches))])

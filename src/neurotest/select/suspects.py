@@ -36,13 +36,13 @@ Ints = NDArray[np.int64]
 NEIGHBOURS = 10
 DOUBT = 0.5  # votes that every class has from the start
 WEIGHT = 0.5  # of the neighbours' votes beside the network's probability
-USUAL = 0.01  # the share of a class's inputs that get any one other label by mistake, before the data say more
+USUAL_MISTAKE = 0.01  # the share of a class's inputs that get any one other label by mistake, before the data say more
 SUREST = 0.25  # share of the inputs, most confident first, from which the number of wrong labels is read
 CHUNK = 1 << 22  # similarities held at once
-FILES = 40  # pictures in a run
+FILES = 40  # images in a run
 
 
-class Evidence(NamedTuple):
+class _Evidence(NamedTuple):
     """Per input how far (in log-odds) other classes are ahead of its label, and which of them most."""
 
     margin: Floats
@@ -50,8 +50,8 @@ class Evidence(NamedTuple):
 
 
 def evidence(
-    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: Mistakes | None = None
-) -> Evidence:
+    log_probs: Floats, labels: Ints, rows: Ints, features: NDArray[Any], votes: Ints, mistakes: _Mistakes | None = None
+) -> _Evidence:
     """Against the labels of some inputs, `rows` of n. log_probs: theirs, (rows, classes). features: (n, d) of all. votes: (n,)
     the class each input counts for as a neighbour. mistakes: as `label_mistakes` gives them; none without.
 
@@ -74,15 +74,15 @@ def _voted(log_probs: Floats, counts: Floats) -> Floats:
     return result
 
 
-def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> Evidence:
+def _ahead(scores: Floats, prior: Floats, own: tuple[Ints, Ints]) -> _Evidence:
     others = scores + prior
     others[own] = -np.inf
     highest = others.max(axis=1)
     together = highest + np.log(np.exp(others - highest[:, None]).sum(axis=1))
-    return Evidence(together - scores[own], others.argmax(axis=1))
+    return _Evidence(together - scores[own], others.argmax(axis=1))
 
 
-class Mistakes(NamedTuple):
+class _Mistakes(NamedTuple):
     """Pairs of classes that are confused more than chance allows: inputs of class `true` that carry the label `given`, and
     their share of the inputs of `true`. At most one pair per input, however many classes there are."""
 
@@ -96,27 +96,27 @@ class Mistakes(NamedTuple):
         order = np.argsort(labels, kind="stable")
         for true, given, share in zip(*self, strict=True):
             first, last = np.searchsorted(labels, (given, given + 1), sorter=order)
-            prior[order[first:last], true] = math.log1p(share / USUAL)
+            prior[order[first:last], true] = math.log1p(share / USUAL_MISTAKE)
         return prior
 
 
-def label_mistakes(log_probs: Floats, labels: Ints) -> Mistakes:
-    """Labels of another class that the inputs of a class carry, beyond what confidence foretells.
+def _label_mistakes(log_probs: Floats, labels: Ints) -> _Mistakes:
+    """Labels of another class that the inputs of a class carry, beyond what its confidence predicts.
 
     Read from the surer half of the inputs that are taken for a class, less one standard error: what might be chance is none.
     """
-    found: list[tuple[int, int, float]] = []
+    mistakes: list[tuple[int, int, float]] = []
     predicted, confidence = log_probs.argmax(axis=1), log_probs.max(axis=1)
     order = np.lexsort((-confidence, predicted))
     classes, first = np.unique(predicted[order], return_index=True)
     for true, inputs in zip(classes.tolist(), np.split(order, first[1:]), strict=True):
         surer = inputs[: len(inputs) // 2]
         others, counts = np.unique(labels[surer][labels[surer] != true], return_counts=True)
-        foretold = np.exp(log_probs[np.ix_(surer, others)]).sum(axis=0)
-        shares = (counts - foretold - np.sqrt(foretold + 1)) / max(1, len(surer))
-        found += [(true, given, share) for given, share in zip(others.tolist(), shares.tolist(), strict=True) if share > 0]
-    pairs = np.array([pair[:2] for pair in found], dtype=np.int64).reshape(-1, 2)
-    return Mistakes(pairs[:, 0], pairs[:, 1], np.array([share for *_, share in found]))
+        expected = np.exp(log_probs[np.ix_(surer, others)]).sum(axis=0)
+        shares = (counts - expected - np.sqrt(expected + 1)) / max(1, len(surer))
+        mistakes += [(true, given, share) for given, share in zip(others.tolist(), shares.tolist(), strict=True) if share > 0]
+    pairs = np.array([pair[:2] for pair in mistakes], dtype=np.int64).reshape(-1, 2)
+    return _Mistakes(pairs[:, 0], pairs[:, 1], np.array([share for *_, share in mistakes]))
 
 
 def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -> Floats:
@@ -135,12 +135,12 @@ def _neighbours(features: NDArray[Any], votes: Ints, rows: Ints, classes: int) -
     return counts
 
 
-def wrong_share(confidence: Floats, agrees: NDArray[np.bool_]) -> Interval:
-    """The share of wrong labels: of labels other than predicted among the surest inputs, less what confidence foretells."""
+def _wrong_share(confidence: Floats, agrees: NDArray[np.bool_]) -> Interval:
+    """The share of wrong labels: of labels other than predicted among the surest inputs, less what confidence predicts."""
     surest = np.argsort(-confidence, kind="stable")[: max(1, round(SUREST * len(confidence)))]
     share = wilson(int((~agrees[surest]).sum()), len(surest))
-    foretold = float(1 - confidence[surest].mean())
-    return Interval(*(max(0.0, limit - foretold) for limit in share))
+    expected = float(1 - confidence[surest].mean())
+    return Interval(*(max(0.0, limit - expected) for limit in share))
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,19 +257,19 @@ def of_answers(target: Target, source: Source, said: Answers) -> Suspects:
         raise BadInput(
             "out-of-range", "labels", f"{source.what} has label {int(labels.max())}, but the target has {said.classes} classes."
         )
-    mistakes = label_mistakes(said.log_probs, labels)
-    found = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes)
+    mistakes = _label_mistakes(said.log_probs, labels)
+    against = evidence(said.log_probs, labels, np.arange(len(labels)), said.features, labels, mistakes)
     agrees = said.predicted == labels
-    share = wrong_share(said.confidence, agrees)
+    share = _wrong_share(said.confidence, agrees)
     return Suspects(
-        order=np.argsort(-found.margin, kind="stable"), margin=found.margin, suggested=found.suggested, labels=labels,
+        order=np.argsort(-against.margin, kind="stable"), margin=against.margin, suggested=against.suggested, labels=labels,
         predicted=said.predicted, share=share, accuracy=float(agrees.mean()), surest=max(1, round(SUREST * len(labels))),
         classes=target.classes or source.classes, names=source.names, data=source.spec, target=target.spec,
     )  # fmt: skip
 
 
 def _record(run: Run, target: Target, source: Source, result: Suspects) -> None:
-    """Every suspect, ranked; the first of them as pictures."""
+    """Every suspect, ranked; the first of them as images."""
     chosen = result.indices
     ids = source.ids()
     rows = [

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -21,7 +20,6 @@ ONE_PASS = "one forward pass per input, 8 bytes kept per input"
     "selector", "deepgini", paper="Feng et al., DeepGini, ISSTA 2020", cost=ONE_PASS,
     differs="Softmax in float64, ties broken by position; the published code sorts float32 values with an unstable sort.",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class DeepGini(OutputScorer):
     """Score by 1 - sum(p^2): 0 is certain, 1 - 1/k a coin toss over k classes."""
 
@@ -30,7 +28,6 @@ class DeepGini(OutputScorer):
 
 
 @register("selector", "maxp", paper="Hendrycks and Gimpel, ICLR 2017 (as a baseline)", cost=ONE_PASS)
-@dataclass(frozen=True, kw_only=True)
 class MaxP(OutputScorer):
     """Score by 1 - max(p): how little the most likely class gets."""
 
@@ -39,7 +36,6 @@ class MaxP(OutputScorer):
 
 
 @register("selector", "margin", paper="Scheffer et al., IDA 2001; PCS in later work", cost=ONE_PASS)
-@dataclass(frozen=True, kw_only=True)
 class Margin(OutputScorer):
     """Score by p(2) - p(1): the closer the two most likely classes, the earlier."""
 
@@ -49,7 +45,6 @@ class Margin(OutputScorer):
 
 
 @register("selector", "entropy", paper="Shannon 1948, as used for active learning", cost=ONE_PASS)
-@dataclass(frozen=True, kw_only=True)
 class Entropy(OutputScorer):
     """Score by -sum(p log2 p), in bits; 0 log 0 is 0."""
 
@@ -58,7 +53,6 @@ class Entropy(OutputScorer):
 
 
 @register("selector", "random", paper="the baseline of every table", cost="nothing beyond the forward pass that counts faults")
-@dataclass(frozen=True, kw_only=True)
 class Random(Scorer):
     """A seeded shuffle: what labelling without a method finds."""
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
-from neurotest.checks import Settings, setting
+from neurotest.checks import setting
 from neurotest.devices import exact
 from neurotest.registry import register
 from neurotest.select.scorer import Partner, PerInput, Pool, Scorer
@@ -20,8 +19,7 @@ from neurotest.target.outputs import Bins
     "selector", "unsteady", main="changes", paper="ours: neuron sensitivity (NSS) at the output",
     cost="one forward pass per input and change (5 in all), 8 bytes kept per input",
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
-class Unsteady(Settings, Scorer):
+class Unsteady(Scorer):
     """Score by the spread of the answers to an input and to copies of it with so many different weak noises.
 
     Needs no training data; where there are some, `disagreement` finds more.
@@ -35,12 +33,12 @@ class Unsteady(Settings, Scorer):
     def partner(self) -> Partner:
         return Partner("noise", self.changes)
 
-    def start(self, pool: Pool) -> UnsteadyState:
+    def start(self, pool: Pool) -> _UnsteadyState:
         assert pool.target.bins is not None
-        return UnsteadyState(len(pool), pool.target.bins)
+        return _UnsteadyState(len(pool), pool.target.bins)
 
 
-class UnsteadyState(PerInput):
+class _UnsteadyState(PerInput):
     def __init__(self, n: int, bins: Bins) -> None:
         super().__init__(n)
         self.bins = bins

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from neurotest.scan import Progress
     from neurotest.target import Target
 
-TABLE, SHEETS = "descriptions.csv", "sheets"  # in a run: the file, and the folder of pictures
+TABLE, SHEETS = "descriptions.csv", "sheets"  # in a run: the file, and the folder of images
 UNKNOWN = "unknown"
 DEAD = "(dead)"  # never above 0 on the data it was described with
 DEFAULT = "combined"
@@ -44,7 +44,7 @@ LARGEST = 1 << 28  # bytes of a file of descriptions
 
 
 @dataclass(frozen=True)
-class Description:
+class NeuronDescription:
     """One neuron in words."""
 
     layer: str
@@ -65,17 +65,17 @@ class Descriptions:
 
     fingerprint: str
     layers: Mapping[str, int]  # layer -> how many neurons it has
-    rows: Mapping[tuple[str, int], Description]
+    rows: Mapping[tuple[str, int], NeuronDescription]
     method: str = ""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, target: Target, layers: Mapping[str, int], rows: Iterable[Description], method: str, notes: Iterable[str] = ()
+        cls, target: Target, layers: Mapping[str, int], rows: Iterable[NeuronDescription], method: str, notes: Iterable[str] = ()
     ) -> Descriptions:
         return cls(target.fingerprint, dict(layers), {(r.layer, r.neuron): r for r in rows}, method, tuple(notes))
 
-    def __getitem__(self, key: tuple[str, int]) -> Description:
+    def __getitem__(self, key: tuple[str, int]) -> NeuronDescription:
         layer, neuron = key[0], int(key[1])
         if layer not in self.layers:
             raise BadInput(
@@ -87,20 +87,20 @@ class Descriptions:
             raise BadInput(
                 "out-of-range", "neuron", f"layer {layer!r} has no neuron {neuron}: its neurons are 0..{self.layers[layer] - 1}."
             )
-        return self.rows.get((layer, neuron)) or Description(layer, neuron, UNKNOWN, 0.0, self.method)
+        return self.rows.get((layer, neuron)) or NeuronDescription(layer, neuron, UNKNOWN, 0.0, self.method)
 
-    def __iter__(self) -> Iterator[Description]:
+    def __iter__(self) -> Iterator[NeuronDescription]:
         """Every neuron of every layer, in order."""
         return (self[layer, neuron] for layer, count in self.layers.items() for neuron in range(count))
 
     def __len__(self) -> int:
         return sum(self.layers.values())
 
-    def layer(self, name: str) -> list[Description]:
+    def layer(self, name: str) -> list[NeuronDescription]:
         """One layer's neurons in order."""
         return [self[name, neuron] for neuron in range(self.layers.get(name, 1))]  # of an unknown layer the first is refused
 
-    def surest(self, name: str) -> list[Description]:
+    def surest(self, name: str) -> list[NeuronDescription]:
         """One layer's neurons that have words, the surest first."""
         return sorted((row for row in self.layer(name) if row.known), key=lambda row: -row.score)
 
@@ -208,7 +208,7 @@ def rows_of(content: bytes, path: str, needed: Iterable[str]) -> list[dict[str, 
     return [{key: value or "" for key, value in row.items() if key is not None} for row in rows]
 
 
-def _description(row: dict[str, str], number: int, path: str | Path) -> Description:
+def _description(row: dict[str, str], number: int, path: str | Path) -> NeuronDescription:
     try:
         neuron, score = int(row["neuron"]), float(row["score"])
     except ValueError:
@@ -219,7 +219,7 @@ def _description(row: dict[str, str], number: int, path: str | Path) -> Descript
         ) from None
     if not math.isfinite(score):
         raise BadInput("not-finite", "score", f"{path}, line {number}: score {row['score']!r} is not finite.")
-    return Description(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])
+    return NeuronDescription(plain(row["layer"]), neuron, plain(row["description"]) or UNKNOWN, score, row["method"])
 
 
 def plain(text: str) -> str:

@@ -1,15 +1,18 @@
-"""Encoders: from the words of paths to numbers that can be compared."""
+"""Encoders: from the words of paths to numbers that can be compared. WordNet is read from its own files."""
 
 from __future__ import annotations
 
 import functools
 import io
+import itertools
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +20,7 @@ from numpy.typing import NDArray
 
 from neurotest import checks, registry
 from neurotest.errors import BadInput
+from neurotest.files import cache_dir
 
 STOP = {"a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo"}
 Vectors = NDArray[np.float32]
@@ -109,14 +113,14 @@ class Tokens(Encoder):
     """Words as they are: the cosine of two texts is how many they share."""
 
     def start(self, bank: Sequence[str]) -> Encode:
-        return lambda texts: np.stack([np.bincount([place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
+        return lambda texts: np.stack([np.bincount([_place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
 
 
 PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
 
 
 @functools.cache
-def place(word: str) -> int:
+def _place(word: str) -> int:
     """Where a word counts: the same in every process, so that stored thresholds stay true."""
     return int.from_bytes(blake2b(word.encode(), digest_size=4).digest(), "big") % PLACES
 
@@ -136,9 +140,7 @@ class ByWordNet(Encoder):
     senses: int = 3
 
     def start(self, bank: Sequence[str]) -> Pairwise:
-        from neurotest.semantics.wordnet import read
-
-        return read(self.senses)
+        return _wordnet(self.senses)
 
 
 def start(encoder: str | Encoder | Encode, bank: Sequence[str], fallback: str | None = None) -> Encode | Pairwise:
@@ -171,3 +173,106 @@ def unit(vectors: Any, texts: int) -> Vectors:
         )
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))
+
+
+WORDNET = ("index.noun", "data.noun")  # files
+LARGEST_WORDNET = 1 << 26  # bytes of a file
+
+
+def _wordnet_folders() -> list[Path]:
+    folder = os.environ.get("NEUROTEST_WORDNET")
+    return [Path(folder)] if folder else [Path("/usr/share/wordnet"), cache_dir() / "wordnet"]
+
+
+@dataclass(frozen=True, eq=False)
+class _WordNet:
+    """senses: word -> its first synsets. parents: synset -> the more general ones."""
+
+    senses: dict[str, tuple[int, ...]]
+    parents: dict[int, tuple[int, ...]]
+
+    @functools.cache  # noqa: B019 - one object per process
+    def ancestors(self, synset: int) -> dict[int, int]:
+        """Every more general synset with the least number of steps to it, itself included."""
+        steps_to, front, steps = {synset: 0}, [synset], 0
+        while front:
+            steps += 1
+            front = [p for s in front for p in self.parents.get(s, ()) if p not in steps_to]
+            for p in front:
+                steps_to.setdefault(p, steps)
+        return steps_to
+
+    @functools.cache  # noqa: B019
+    def depth(self, synset: int) -> int:
+        """Synsets on the longest way up, itself included: the root has 1."""
+        return 1 + max((self.depth(p) for p in self.parents.get(synset, ())), default=0)
+
+    def senses_of(self, word: str) -> tuple[int, ...]:
+        """A word's senses; a plural is looked up as its singular."""
+        word = word.lower()
+        for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y"):
+            if form in self.senses:
+                return self.senses[form]
+        return ()
+
+    @functools.cache  # noqa: B019
+    def similarity(self, one: str, other: str) -> float:
+        """Wu and Palmer: twice the depth of the deepest common synset over the sum of both depths; unknown words are 1 or 0."""
+        if one == other:
+            return 1.0
+        best = 0.0
+        for a, b in itertools.product(self.senses_of(one), self.senses_of(other)):
+            above, below = self.ancestors(a), self.ancestors(b)
+            if common := [synset for synset in below if synset in above]:
+                shared = max(common, key=self.depth)
+                top = self.depth(shared)
+                best = max(best, 2 * top / (2 * top + above[shared] + below[shared]))
+        return best
+
+    def pair(self, one: str, other: str) -> float:
+        """Of two texts: the mean over words of the best similarity, both ways."""
+        a, b = set(tokens(one)), set(tokens(other))
+        if not a or not b:
+            return float(a == b)
+        best = np.array([[self.similarity(*sorted((w, v))) for v in b] for w in a])
+        return float(best.max(1).mean() + best.max(0).mean()) / 2
+
+
+@functools.cache
+def _read_wordnet(folder: Path, senses: int) -> _WordNet:
+    for name in WORDNET:
+        if (folder / name).stat().st_size > LARGEST_WORDNET:
+            raise BadInput(
+                "too-large", "wordnet", f"{folder / name} is larger than {LARGEST_WORDNET >> 20} MB: this is no file of WordNet."
+            )
+    try:
+        words = {}
+        for line in (folder / "index.noun").read_text(encoding="utf-8").splitlines():
+            if line and line[0] != " ":
+                parts = line.split()
+                count = int(parts[2])
+                words[parts[0].replace("_", " ")] = tuple(int(p) for p in parts[-count:][:senses])
+        parents = {}
+        for line in (folder / "data.noun").read_text(encoding="utf-8").splitlines():
+            if line and line[0] != " ":
+                parts = line.partition("|")[0].split()
+                start = 4 + 2 * int(parts[3], 16)  # after the words of the synset comes the number of its pointers
+                pointers = [parts[i : i + 2] for i in range(start + 1, start + 1 + 4 * int(parts[start]), 4)]
+                parents[int(parts[0])] = tuple(int(to) for kind, to in pointers if kind in ("@", "@i"))
+        return _WordNet(words, parents)
+    except (OSError, ValueError, IndexError) as error:
+        raise BadInput("unreadable", "wordnet", f"cannot read WordNet in {folder}: {error}.") from error
+
+
+def _wordnet(senses: int = 3) -> _WordNet:
+    """WordNet from wherever its files are."""
+    folder = next((place for place in _wordnet_folders() if all((place / name).is_file() for name in WORDNET)), None)
+    if folder is None:
+        looked = ", ".join(str(p) for p in _wordnet_folders())
+        raise BadInput(
+            "not-installed",
+            "wordnet",
+            f"encoder=wordnet needs WordNet's files {' and '.join(WORDNET)} (Debian package wordnet-base), not found in {looked}"
+            ": install them, name their folder in NEUROTEST_WORDNET, or choose encoder=lsa.",
+        )
+    return _read_wordnet(folder, senses)

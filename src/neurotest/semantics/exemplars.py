@@ -24,19 +24,19 @@ from neurotest.audio import is_audio, spectrogram_size
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.scan import BATCH
+from neurotest.stats.moments import hashed
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
 K = 15
 QUANTILE = 0.99
 SAMPLES = 1 << 14  # map values kept per neuron: the .99 quantile is then the .9885 to .9915 one in 19 of 20 cases
 INPUTS = 1 << 12  # pooled values kept per neuron
-KEPT = 1 << 28  # bytes of these samples, of all neurons together: a wide network gets fewer per neuron
-LEAST = 1 << 9  # but no fewer than this: the .99 quantile is then the .981 to .999 one
+SAMPLE_BYTES = 1 << 28  # bytes of these samples, of all neurons together: a wide network gets fewer per neuron
+LEAST_SAMPLES = 1 << 9  # but no fewer than this: the .99 quantile is then the .981 to .999 one
 MEMORY = 1 << 28  # bytes of masks and maps at one time
 Ints = NDArray[np.int64]
 FLOOR = 0.01  # a neuron's values are counted from this quantile: the least value would depend on one input
 TENSORS = ("values", "index", "low", "high", "sums", "squares")
-_MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 
 def maps(layer: Layer, tensor: Tensor) -> Tensor:
@@ -56,17 +56,17 @@ def globs(layers: Iterable[Layer]) -> str:
     return ",".join(escape(layer.name) for layer in layers)
 
 
-def bounded(samples: int, neurons: int) -> int:
-    """How many map values are kept per neuron, so that those of all neurons stay within `KEPT` bytes.
+def _bounded(samples: int, neurons: int) -> int:
+    """How many map values are kept per neuron, so that those of all neurons stay within SAMPLE_BYTES.
 
-    >>> bounded(SAMPLES, 200), bounded(SAMPLES, 20_000)
+    >>> _bounded(SAMPLES, 200), _bounded(SAMPLES, 20_000)
     (16384, 3355)
     """
-    return min(samples, max(LEAST, KEPT // (4 * max(1, neurons))))
+    return min(samples, max(LEAST_SAMPLES, SAMPLE_BYTES // (4 * max(1, neurons))))
 
 
 @dataclass(eq=False)
-class Sample:
+class _Sample:
     """At most `most` rows of values, those with the smallest hashes: the same however the rows were divided."""
 
     most: int
@@ -94,7 +94,7 @@ class Sample:
         return torch.quantile(self.values, level, dim=0)  # (neurons,)
 
 
-class Best:
+class _Best:
     """One layer's share of the exemplars."""
 
     def __init__(self, k: int, neurons: int, samples: int, classes: int = 0) -> None:
@@ -104,8 +104,8 @@ class Best:
         self.low, self.high = torch.full((neurons,), torch.inf), torch.full((neurons,), -torch.inf)  # range over all places
         self.sums = torch.zeros(classes, neurons, dtype=torch.float64)  # of pooled values
         self.squares = torch.zeros(neurons, dtype=torch.float64)  # of pooled values, summed
-        self.places = Sample(samples, neurons)  # of map values
-        self.inputs = Sample(min(samples, INPUTS), neurons)  # of pooled values
+        self.places = _Sample(samples, neurons)  # of map values
+        self.inputs = _Sample(min(samples, INPUTS), neurons)  # of pooled values
 
     def rank(self, values: Tensor, index: Tensor) -> None:
         """Take in pooled values (n, neurons) of inputs (n, neurons); of equal values the earlier input counts first."""
@@ -138,8 +138,8 @@ class Exemplars:
         if self.labels is None:
             self.classes = 0
         self.want = Want(layers=globs(self.layers), keep="map")
-        self.samples = bounded(self.samples, sum(layer.neurons() for layer in self.layers))
-        self.best = {layer.name: Best(self.k, layer.neurons(), self.samples, self.classes) for layer in self.layers}
+        self.samples = _bounded(self.samples, sum(layer.neurons() for layer in self.layers))
+        self.best = {layer.name: _Best(self.k, layer.neurons(), self.samples, self.classes) for layer in self.layers}
         self.counts = np.zeros(self.classes, dtype=np.int64)
         self.seen = 0
         self.nonfinite = 0
@@ -160,11 +160,11 @@ class Exemplars:
                 here = here.nan_to_num(nan=-torch.inf, posinf=torch.finfo(here.dtype).max)
             size = here.shape[2]
             if size not in keys:
-                keys[size] = hashes(first, n, size)
+                keys[size] = _hashes(first, n, size)
             self._take(self.best[layer.name], here.float(), first, groups, keys[size])
         self.seen += n
 
-    def _take(self, best: Best, here: Tensor, first: int, groups: Tensor | None, keys: NDArray[np.uint64]) -> None:
+    def _take(self, best: _Best, here: Tensor, first: int, groups: Tensor | None, keys: NDArray[np.uint64]) -> None:
         low, high = here.aminmax(dim=2)  # (n, neurons)
         pooled = (here.mean(dim=2) if self.pool == "mean" else high).cpu()
         index = torch.arange(first, first + len(here)).unsqueeze(1).expand_as(pooled)
@@ -177,7 +177,7 @@ class Exemplars:
         size = here.shape[2]
         which = torch.from_numpy(chosen := best.places.few(keys))
         best.places.take(keys[chosen], here[which // size, :, which % size].cpu())
-        ones = hashes(first, len(here), 1)
+        ones = _hashes(first, len(here), 1)
         best.inputs.take(ones[chosen := best.inputs.few(ones)], pooled[torch.from_numpy(chosen)])
 
     def fresh(self, start: int = 0) -> Exemplars:
@@ -232,17 +232,6 @@ class Exemplars:
         variance = best.squares.numpy() / n - (best.sums.numpy().sum(axis=0) / n) ** 2
         return np.sqrt(np.maximum(variance, 0)[None] / np.maximum(self.counts, 1)[:, None])  # type: ignore[no-any-return]
 
-    def truncated(self, k: int) -> Exemplars:
-        """The same with only the first k exemplars of every neuron."""
-        part = replace(self, k=k)
-        part.counts, part.seen, part.nonfinite = self.counts, self.seen, self.nonfinite
-        for name, best in self.best.items():
-            new = part.best[name]
-            for item in ("low", "high", "sums", "squares", "places", "inputs"):
-                setattr(new, item, getattr(best, item))
-            new.values, new.index = best.values[:k], best.index[:k]
-        return part
-
     def state_dict(self) -> dict[str, NDArray[Any]]:
         """Everything that accumulated, as arrays (safetensors takes it as it is)."""
         out: dict[str, NDArray[Any]] = {"seen": np.array([self.seen, self.start, self.nonfinite]), "counts": self.counts}
@@ -264,21 +253,17 @@ class Exemplars:
                 sample.keys = np.array(state[f"{number}/{name}.keys"])
 
 
-def hashes(first: int, n: int, size: int) -> NDArray[np.uint64]:
+def _hashes(first: int, n: int, size: int) -> NDArray[np.uint64]:
     """A number per (input, place) that looks random and depends on nothing else: (n * size,)."""
-    with np.errstate(over="ignore"):
-        inputs = np.arange(first, first + n, dtype=np.uint64)[:, None] << np.uint64(24)
-        mixed = (inputs + np.arange(size, dtype=np.uint64)[None] + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * _MIX[0]
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * _MIX[1]
-    return (mixed ^ (mixed >> np.uint64(31))).ravel()
+    inputs = np.arange(first, first + n, dtype=np.uint64)[:, None] << np.uint64(24)
+    return hashed(np.asarray(inputs + np.arange(size, dtype=np.uint64), dtype=np.uint64)).ravel()
 
 
 # -- where an exemplar excites its neuron
 
 
 @dataclass(frozen=True, eq=False)
-class Regions:
+class _Regions:
     """Some neurons of a layer with their exemplars: inputs (m, *shape) as read, and masks over them."""
 
     layer: str
@@ -295,7 +280,7 @@ def has_map(layer: Layer, shape: tuple[int, ...]) -> bool:
 
 
 def plane_of(dtype: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The sides over which maps of such inputs lie: those of a picture, of sound those of its spectrogram."""
+    """The sides over which maps of such inputs lie: those of an image, of audio those of its spectrogram."""
     return spectrogram_size(shape[-1]) if is_audio(dtype, shape) else shape[1:]
 
 
@@ -308,7 +293,7 @@ def enlarge(flat: Tensor, sides: tuple[int, ...], image: tuple[int, ...]) -> Ten
     return shaped if sides == image else functional.interpolate(shaped, image, mode=mode, align_corners=False)
 
 
-def cut(values: Tensor, gamma: Tensor) -> Tensor:
+def _cut(values: Tensor, gamma: Tensor) -> Tensor:
     """Masks of maps (n, *image) above `gamma` (n,); one that would be empty keeps its highest place."""
     flat = values.flatten(1)
     mask = flat > gamma.unsqueeze(1)
@@ -319,13 +304,13 @@ def cut(values: Tensor, gamma: Tensor) -> Tensor:
 
 def regions(
     exemplars: Exemplars, target: Target, source: Source, layer: str, neurons: Ints | None = None, *, batch: int = BATCH
-) -> Iterator[Regions]:
+) -> Iterator[_Regions]:
     """The exemplars of a layer's neurons with their masks, in groups that fit into memory. A neuron without a map (a unit of
     a dense layer) looks at the whole input."""
     about = next(one for one in exemplars.layers if one.name == layer)
     index, _ = exemplars.top(layer)
     chosen = np.arange(len(index)) if neurons is None else np.asarray(neurons)
-    image, sound = plane_of(source.dtype, source.shape), is_audio(source.dtype, source.shape)
+    image, audio = plane_of(source.dtype, source.shape), is_audio(source.dtype, source.shape)
     k, mapped = index.shape[1], has_map(about, (1, *image))
     step = max(1, MEMORY // max(1, 4 * k * math.prod(image)))
     together = max(step, MEMORY // (4 * k * math.prod(places(about)))) if mapped else len(chosen)
@@ -342,11 +327,11 @@ def regions(
                 mode = "bilinear" if len(image) == 2 else "linear"
                 small = maps[start : start + step].flatten(0, 1).unsqueeze(1)  # (pairs, 1, *sides)
                 wide = functional.interpolate(small, image, mode=mode, align_corners=False)
-                masks = cut(wide.squeeze(1), gamma).view(masks.shape).numpy()
-            if sound:
-                masks = masks[..., ::-1, :].copy()  # low tones are below in the picture and first in the network
+                masks = _cut(wide.squeeze(1), gamma).view(masks.shape).numpy()
+            if audio:
+                masks = masks[..., ::-1, :].copy()  # low tones are below in the image and first in the network
             masks[index[some] < 0] = False
-            yield Regions(layer, some, index[some], source.read(needed), np.minimum(rows, len(needed) - 1), masks)
+            yield _Regions(layer, some, index[some], source.read(needed), np.minimum(rows, len(needed) - 1), masks)
 
 
 def _exemplar_maps(target: Target, source: Source, layer: Layer, index: Ints, neurons: Ints, batch: int) -> Tensor:

@@ -18,11 +18,11 @@ from neurotest.semantics.guidance import Semantics
 from neurotest.stats.comparison import holm
 from neurotest.target import Layer, Probe, Want
 
-LEAST = 3  # faults a substitution must be seen in to be listed
+LEAST_FAULTS = 3  # faults a substitution must be seen in to be listed
 
 
 @dataclass(frozen=True, eq=False)
-class Side:
+class _Side:
     """The neuron that decided for one of the two: its words, what passed it, its rank in both, where it was active."""
 
     neuron: int
@@ -36,12 +36,12 @@ class Side:
 
 
 @dataclass(frozen=True, eq=False)
-class LayerPair:
+class _LayerPair:
     """One layer."""
 
     layer: str
-    seed: Side
-    fault: Side
+    seed: _Side
+    fault: _Side
     completeness: tuple[float, float] | None = None  # what share of the class's gain the layer's neurons add up to
 
     @property
@@ -58,7 +58,7 @@ class LayerPair:
 class PathPair:
     """A seed and a fault, layer by layer."""
 
-    layers: tuple[LayerPair, ...]
+    layers: tuple[_LayerPair, ...]
     predicted: tuple[str, str]
     confidence: tuple[float, float]
     attributed: str  # the class whose logit was attributed for both
@@ -101,10 +101,10 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
             ranks = tuple(int((scores[i] > scores[i, unit]).sum()) + 1 for i in range(2))
             shown = shown_maps[layer.name][who] if layer.name in shown_maps else None
             text = ready.bank[layer.name, unit].text
-            sides.append(Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
+            sides.append(_Side(unit, text, float(scores[who, unit]), (ranks[0], ranks[1]), shown))
         gained = complete.get(layer.name)
         shares = (float(gained[0]), float(gained[1])) if gained is not None and bool(gained.isfinite().all()) else None
-        pairs.append(LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
+        pairs.append(_LayerPair(layer.name, sides[0], sides[1], shares))  # no shares where the class gained nothing
     probs = exact(attribution.logits).softmax(1)
     best = probs.argmax(1).tolist()
     confidence = float(probs[0, best[0]]), float(probs[1, best[1]])
@@ -115,11 +115,11 @@ def compare(ready: Semantics, seed: Tensor, fault: Tensor, classes: Sequence[str
 
 
 def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> dict[str, NDArray[np.float32]]:
-    """Per layer that has maps, that of one neuron for each of two inputs, at image size; of sound, over its spectrogram."""
-    sound = ready.target.preprocess.rate is not None
-    image = spectrogram_size(x.shape[-1]) if sound else tuple(x.shape[2:])
+    """Per layer that has maps, that of one neuron for each of two inputs, at image size; of audio, over its spectrogram."""
+    audio = ready.target.preprocess.rate is not None
+    image = spectrogram_size(x.shape[-1]) if audio else tuple(x.shape[2:])
     layers = [layer for layer in ready.layers if has_map(layer, (1, *image))]
-    if not layers or (x.ndim != 4 and not sound):
+    if not layers or (x.ndim != 4 and not audio):
         return {}
     want = Want(layers=globs(layers), keep="map")
     with Probe(ready.target, want) as probe:
@@ -128,8 +128,8 @@ def _maps(ready: Semantics, x: Tensor, chosen: Mapping[str, Sequence[int]]) -> d
     for layer in layers:
         flat = maps(layer, trace[want][layer.name].float())[torch.arange(len(x)), list(chosen[layer.name])]  # (2, places)
         grown[layer.name] = enlarge(flat.unsqueeze(1), places(layer), image)[:, 0].cpu().numpy()
-    # Low tones are first in a network and below in a picture.
-    return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if sound else grown
+    # Low tones are first in a network and below in a spectrogram.
+    return {name: values[..., ::-1, :].copy() for name, values in grown.items()} if audio else grown
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Substitution:
 
 
 def substitutions(
-    ready: Semantics, before: NDArray[np.int64], after: NDArray[np.int64], faults: NDArray[np.bool_], least: int = LEAST
+    ready: Semantics, before: NDArray[np.int64], after: NDArray[np.int64], faults: NDArray[np.bool_], least: int = LEAST_FAULTS
 ) -> list[Substitution]:
     """Those that occur more often among faults than among others, surest first. before, after: neurons (n, layers)."""
     from scipy.stats import fisher_exact
@@ -177,14 +177,14 @@ def substitutions(
     p = [float(fisher_exact([[h, n - h], [o, m - o]], alternative="greater")[1]) for _, _, _, h, o in rows]
     frequent = []
     for (layer, a, b, h, o), raw, corrected in zip(rows, p, holm(p), strict=True):
-        lift, low, high = risk_ratio(h, n, o, m)
+        lift, low, high = _risk_ratio(h, n, o, m)
         words = (ready.bank[layer.name, a].text, ready.bank[layer.name, b].text)
         if lift > 1:
             frequent.append(Substitution(layer.name, a, b, words, h, o, lift, low, high, raw, bool(corrected < 0.05)))
     return sorted(frequent, key=lambda s: (s.p, -s.faults))
 
 
-def risk_ratio(hit: int, n: int, other: int, m: int) -> tuple[float, float, float]:
+def _risk_ratio(hit: int, n: int, other: int, m: int) -> tuple[float, float, float]:
     """How many times more often, with its 95 % interval; half a case is added to each count, so that 0 does no harm."""
     a, b = (hit + 0.5) / (n + 1), (other + 0.5) / (m + 1)
     spread = np.sqrt(1 / (hit + 0.5) - 1 / (n + 1) + 1 / (other + 0.5) - 1 / (m + 1))

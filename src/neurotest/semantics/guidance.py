@@ -16,10 +16,9 @@ from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, CriticalSettings, path_layers
 from neurotest.semantics.descriptions import DEAD, DEFAULT, Descriptions, describe
-from neurotest.semantics.dissimilarity import Comparer, Comparison
 from neurotest.semantics.exemplars import globs
-from neurotest.semantics.paths import MARGIN, Paths, Reader
-from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Sample, Threshold, read_sample
+from neurotest.semantics.paths import MARGIN, PathComparer, PathComparison, PathReader, Paths
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, MutatedImages, PathSample, Threshold
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Target
 
@@ -80,11 +79,11 @@ class Guidance(Settings):
         super().__post_init__()
         self.comparison()
 
-    def comparison(self) -> Comparison:
-        settings = {f.name: getattr(self, f.name) for f in fields(Comparison) if f.name != "everything"}
-        return Comparison(**settings, everything=self.critical == "all")
+    def comparison(self) -> PathComparison:
+        settings = {f.name: getattr(self, f.name) for f in fields(PathComparison) if f.name != "everything"}
+        return PathComparison(**settings, everything=self.critical == "all")
 
-    def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> Reader:
+    def reader(self, target: Target, train: Source | None, bank: Descriptions | None) -> PathReader:
         """What finds the paths."""
         critical = registry.build("critical", "activation" if self.critical == "all" else self.critical)
         if not isinstance(critical, CriticalSettings):
@@ -92,7 +91,7 @@ class Guidance(Settings):
                 "unknown-name", "critical", f"critical={self.critical!r}: expected a name of `neurotest list critical`, or all."
             )
         critic = critical.start(target, path_layers(target, self.depth, self.layers), train)
-        return Reader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
+        return PathReader(critic, top=self.top, margin=self.margin, target=self.target, dead=bank)
 
     def bank(self, target: Target, train: Source, progress: Progress | None = None) -> Descriptions:
         """The descriptions of the path's layers, from the cache where they are there."""
@@ -126,8 +125,8 @@ class Guidance(Settings):
             # The choice of neurons depends on the first training inputs: the mean colour, or the usual values.
             first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
             dead = [(d.layer, d.neuron) for layer in reader.layers for d in bank.layer(layer.name) if d.text == DEAD]
-            about, seed = f"{self.about()} {first} {dead}", self.seed
-            sample = read_sample(reader, train, about=about, per_class=self.per_class, seed=seed, cache=cache, progress=progress)
+            images = MutatedImages.of(target, train, f"{self.about()} {first} {dead}", self.per_class, self.seed)
+            sample = images.paths(reader, cache=cache, progress=progress)
             estimate = threshold(sample.similarities(comparer), self.quantile, self.seed)
         value = float(self.tau) if estimate is None else estimate.value  # type: ignore[arg-type]
         return Semantics(self, target, reader, comparer, bank, value, estimate, sample)
@@ -139,12 +138,12 @@ class Semantics:
 
     settings: Guidance
     target: Target
-    reader: Reader
-    comparer: Comparer
+    reader: PathReader
+    comparer: PathComparer
     bank: Descriptions
     tau: float
     threshold: Threshold | None
-    sample: Sample | None
+    sample: PathSample | None
 
     @property
     def layers(self) -> tuple[Layer, ...]:

@@ -20,7 +20,7 @@ from neurotest.errors import BadInput
 from neurotest.scan import Progress, aligned, fit
 from neurotest.semantics.critical import DEPTH, Critic, CriticalSettings, path_layers
 from neurotest.semantics.exemplars import globs
-from neurotest.semantics.threshold import PER_CLASS, QUANTILE, Threshold, read_similarities
+from neurotest.semantics.threshold import PER_CLASS, QUANTILE, MutatedImages, Threshold
 from neurotest.semantics.threshold import tau as threshold
 from neurotest.target import Layer, Probe, Target, Trace, Want
 
@@ -74,7 +74,7 @@ class VectorReader(ABC):
 
 
 @dataclass(eq=False)
-class ByCritic(VectorReader):
+class _ByCritic(VectorReader):
     """Contributions of neurons to the logit of the reference's class, for the reference and for its mutants."""
 
     critic: Critic
@@ -139,17 +139,8 @@ class Soft(Settings, ABC):
         if self.tau is None:
             first = blake2b(np.ascontiguousarray(train.ids()[:1000]).tobytes(), digest_size=8).hexdigest()
             about = f"{replace(self, quantile=QUANTILE, per_class=PER_CLASS, seed=0)!r} {first}"
-            values = read_similarities(
-                reader,
-                cosines,
-                target,
-                train,
-                about=about,
-                per_class=self.per_class,
-                seed=self.seed,
-                cache=cache,
-                progress=progress,
-            )
+            images = MutatedImages.of(target, train, about, self.per_class, self.seed)
+            values = images.similarities(reader, cosines, cache=cache, progress=progress)
             estimate = threshold(values, self.quantile, self.seed)
         return SoftPaths(target, reader, float(self.tau) if estimate is None else estimate.value, estimate)  # type: ignore[arg-type]
 
@@ -187,7 +178,7 @@ class Contributions(Soft):
             raise BadInput(
                 "unknown-name", "critical", f"critical={self.critical!r}: expected a name of `neurotest list critical`."
             )
-        return ByCritic(critical.start(target, path_layers(target, self.depth, self.layers), train))
+        return _ByCritic(critical.start(target, path_layers(target, self.depth, self.layers), train))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,7 @@ from neurotest.mutate.chain import Step, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.space import from_unit, to_unit
 from neurotest.scan import Progress, predictions
-from neurotest.semantics.dissimilarity import Comparer
-from neurotest.semantics.paths import Paths, Reader
+from neurotest.semantics.paths import PathComparer, PathReader, Paths
 from neurotest.target import Target
 
 QUANTILE = 0.25
@@ -40,7 +39,7 @@ NAMES = ("units", "scores", "labels", "classes")
 
 
 @dataclass(frozen=True, eq=False)
-class Sample:
+class PathSample:
     """Paths of training images and of their mutants, every rule once per image."""
 
     references: Paths  # (images,)
@@ -48,14 +47,14 @@ class Sample:
     images: int
     rules: int
 
-    def similarities(self, comparer: Comparer) -> NDArray[np.float64]:
+    def similarities(self, comparer: PathComparer) -> NDArray[np.float64]:
         """(images, rules)."""
         rows = np.repeat(np.arange(self.images), self.rules)
         return comparer.similarity(self.references[rows], self.mutants).reshape(self.images, self.rules)
 
-    def through(self, layers: Sequence[int]) -> Sample:
+    def through(self, layers: Sequence[int]) -> PathSample:
         """The same sample through some of its layers."""
-        return Sample(self.references.through(layers), self.mutants.through(layers), self.images, self.rules)
+        return PathSample(self.references.through(layers), self.mutants.through(layers), self.images, self.rules)
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def _lower(values: NDArray[np.float64], quantile: float) -> float:
     return float(higher[0]) if value == values[0] and len(higher) else value
 
 
-def stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed: int) -> NDArray[np.int64]:
+def _stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed: int) -> NDArray[np.int64]:
     """So many images of every class (fewer where there are fewer; below 1 that share of it, at least one), one of each class
     after the other."""
     if per_class < 1:
@@ -126,13 +125,13 @@ def stratified(source: Source, groups: NDArray[np.int64], per_class: float, seed
     return np.array([i for _, _, i in sorted(ranked)], dtype=np.int64)
 
 
-def every_rule(mutations: Mutations) -> Draws:
+def _every_rule(mutations: Mutations) -> Draws:
     """All rules, each once."""
     return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class MutatedImages:
     """A stratified sample of training images, all 95 rules, and where in the cache what they give is kept."""
 
     target: Target
@@ -142,19 +141,55 @@ class _Part:
     place: Path
 
     @staticmethod
-    def of(target: Target, train: Source, about: str, per_class: float, seed: int) -> _Part:
+    def of(target: Target, train: Source, about: str, per_class: float, seed: int) -> MutatedImages:
         if not len(train):
             raise BadInput("empty", "train", "the training data is empty: tau needs images to be taken from.")
         groups = train.labels if train.labels is not None else predictions(target, train)
-        images = train.take(stratified(train, groups, per_class, seed))
+        images = train.take(_stratified(train, groups, per_class, seed))
         mutations = Rules95()
         mutations.check(tuple(images.shape))
-        draws = every_rule(mutations)
+        draws = _every_rule(mutations)
         key = blake2b(repr((VERSION, target.fingerprint, about, repr(mutations), per_class, seed)).encode(), digest_size=16)
         key.update(np.ascontiguousarray(images.ids()).tobytes())
-        return _Part(target, images, mutations, draws, cache_dir() / "paths" / f"{key.hexdigest()}.safetensors")
+        return MutatedImages(target, images, mutations, draws, cache_dir() / "paths" / f"{key.hexdigest()}.safetensors")
 
-    def groups(self, reader: Any, progress: Progress | None) -> Iterator[tuple[Any, Any]]:
+    def paths(self, reader: PathReader, *, cache: bool = True, progress: Progress | None = None) -> PathSample:
+        """The paths of the images and of their mutants."""
+        n, rules = len(self.images), len(self.draws)
+        columns = [f"{side}/{name}" for side in ("references", "mutants") for name in NAMES]
+        if cache and (stored := _stored(self.place, columns)):
+            sample = PathSample(Paths(*stored[: len(NAMES)]), Paths(*stored[len(NAMES) :]), n, rules)
+            if len(sample.references) == n and len(sample.mutants) == n * rules:
+                return sample
+        both = list(self._groups(reader, progress))
+        sample = PathSample(Paths.joined([one for one, _ in both]), Paths.joined([other for _, other in both]), n, rules)
+        if cache:
+            arrays = [getattr(side, name) for side in (sample.references, sample.mutants) for name in NAMES]
+            _store(self.place, dict(zip(columns, map(np.ascontiguousarray, arrays), strict=True)))
+        return sample
+
+    def similarities(
+        self,
+        reader: Any,
+        similarity: Callable[[Any, Any], NDArray[np.float64]],
+        *,
+        cache: bool = True,
+        progress: Progress | None = None,
+    ) -> NDArray[np.float64]:
+        """(images, rules): how alike images and their mutants are, where nothing but that is needed of them."""
+        shape = len(self.images), len(self.draws)
+        if cache and (stored := _stored(self.place, ["similarities"])) and stored[0].shape == shape:
+            return stored[0]
+        parts = [
+            similarity(references[np.repeat(np.arange(len(references)), shape[1])], mutants)
+            for references, mutants in self._groups(reader, progress)
+        ]
+        values: NDArray[np.float64] = np.concatenate(parts).reshape(shape)
+        if cache:
+            _store(self.place, {"similarities": values})
+        return values
+
+    def _groups(self, reader: Any, progress: Progress | None) -> Iterator[tuple[Any, Any]]:
         """What a reader (of paths, or of what stands in their place) makes of some images, and of all their mutants."""
         n, labels = len(self.images), self.images.labels
         for start in range(0, n, GROUP):
@@ -174,79 +209,20 @@ class _Part:
         return references, reader.mutants(changed, references[np.repeat(np.arange(n), rules)])
 
 
-def read_sample(
-    reader: Reader,
-    train: Source,
-    *,
-    about: str,
-    per_class: float = PER_CLASS,
-    seed: int = 0,
-    cache: bool = True,
-    progress: Progress | None = None,
-) -> Sample:
-    """The paths of a stratified sample of training images under all 95 rules. about: what the reader depends on."""
-    part = _Part.of(reader.critic.target, train, about, per_class, seed)
-    n, rules = len(part.images), len(part.draws)
-    if cache and (cached := _load(part.place, n, rules)) is not None:
-        return cached
-    both = list(part.groups(reader, progress))
-    sample = Sample(Paths.joined([one for one, _ in both]), Paths.joined([other for _, other in both]), n, rules)
-    if cache:
-        with suppress(BadInput):
-            _save(part.place, sample)
-    return sample
-
-
-def read_similarities(
-    reader: Any,
-    similarity: Callable[[Any, Any], NDArray[np.float64]],
-    target: Target,
-    train: Source,
-    *,
-    about: str,
-    per_class: float = PER_CLASS,
-    seed: int = 0,
-    cache: bool = True,
-    progress: Progress | None = None,
-) -> NDArray[np.float64]:
-    """(images, rules): how alike training images and their mutants are, where nothing but that is needed of them."""
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file, save_file
-
-    part = _Part.of(target, train, about, per_class, seed)
-    shape = len(part.images), len(part.draws)
-    if cache:
-        with suppress(OSError, SafetensorError, KeyError):
-            stored: NDArray[np.float64] = load_file(part.place)["similarities"]
-            if stored.shape == shape:
-                return stored
-    parts = [
-        similarity(references[np.repeat(np.arange(len(references)), shape[1])], mutants)
-        for references, mutants in part.groups(reader, progress)
-    ]
-    values: NDArray[np.float64] = np.concatenate(parts).reshape(shape)
-    if cache:
-        with suppress(BadInput), whole(part.place) as file:
-            save_file({"similarities": values}, file)
-    return values
-
-
-def _save(place: Path, sample: Sample) -> None:
-    from safetensors.numpy import save_file
-
-    sides = {"references": vars(sample.references), "mutants": vars(sample.mutants)}
-    arrays = {f"{who}/{name}": np.ascontiguousarray(side[name]) for who, side in sides.items() for name in NAMES}
-    with whole(place) as part:
-        save_file(arrays, part)
-
-
-def _load(place: Path, images: int, rules: int) -> Sample | None:
+def _stored(place: Path, names: Sequence[str]) -> list[NDArray[Any]]:
+    """Arrays from the cache; none where there is no file, or a damaged one."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
     try:
         arrays = load_file(place)
-        references, mutants = (Paths(*(arrays[f"{who}/{name}"] for name in NAMES)) for who in ("references", "mutants"))
+        return [arrays[name] for name in names]
     except (OSError, SafetensorError, KeyError, ValueError):
-        return None
-    return Sample(references, mutants, images, rules) if len(references) == images and len(mutants) == images * rules else None
+        return []
+
+
+def _store(place: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    from safetensors.numpy import save_file
+
+    with suppress(BadInput), whole(place) as part:  # a cache that cannot be written costs time only
+        save_file(arrays, part)

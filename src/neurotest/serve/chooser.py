@@ -113,8 +113,8 @@ class Selector:
 
     def choose(self, request: Request) -> Choice:
         from neurotest.runs.store import Run
-        from neurotest.select.adaptive.proposals import rounds_of
         from neurotest.select.adaptive.stored import take_up
+        from neurotest.select.exchange import rounds_of
 
         with Run.open(self.path) as run:
             rounds = rounds_of(run)
@@ -128,18 +128,17 @@ class Selector:
         if len(loop.draws) > draws:
             last = loop.draws[-1]
             draw = {"random": list(last.positions), "labelled": sorted(last.labelled), "expected": last.expected}
-        experts = loop.belief.experts.float().numpy()
+        experts = loop.posterior.experts.float().numpy()
         return Choice(batch, loop.chances.astype(np.float32), experts, draw, standing)
 
     def _standing(self, rounds: int, request: Request) -> Entry:
-        from neurotest.select.adaptive.selector import faults_of
-        from neurotest.select.adaptive.status import advise, as_many_random
+        from neurotest.select.adaptive.rounds import advise, as_many_random
 
         loop, stop = self.loop, self.method.stop if request.stop is None else request.stop
         judged, left, rest = len(loop.labelled), len(loop.left), loop.remaining()
         size = min(request.size, left)
         rate = loop.expected_rate(size) if size else 0.0
-        random = as_many_random(len(loop.facts), judged, faults_of(loop), rest) if judged else None
+        random = as_many_random(len(loop.facts), judged, loop.faults, rest) if judged else None
         advice = advise(self.path, rounds, 0, size, rate, left, rest.value, stop)
         return {
             "random": None if random is None else {"rate": random.value, "low": random.low, "high": random.high},

@@ -18,9 +18,8 @@ from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.stored import SETTINGS, facts_of
-from neurotest.select.exchange import classes_of
+from neurotest.select.exchange import classes_of, rounds_of
 from neurotest.serve.chooser import Choice, Request
 from neurotest.serve.media import Pictures, class_words
 from neurotest.serve.refusals import Taken

@@ -1,13 +1,18 @@
-"""Comparing samples: effect sizes, corrections for many tests, correlations with something held fixed."""
+"""Comparing samples, two classifiers on the same inputs, and two searches from the same seeds: effect sizes and tests."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Iterable
+from statistics import NormalDist
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from neurotest import rng
 from neurotest.errors import BadInput
+from neurotest.stats.bootstrap import Interval
 
 Floats = NDArray[np.float64]
 
@@ -81,23 +86,96 @@ def spearman(x: ArrayLike, y: ArrayLike) -> float:
     return pearson(ranks(sample("x", x, 2)), ranks(sample("y", y, 2)))
 
 
-def within(x: ArrayLike, y: ArrayLike, level: ArrayLike) -> float:
-    """Correlation given a level (lambda, a layer, ...): each level's own mean is taken off both sides first.
+def mcnemar(fixed: int, broken: int) -> float:
+    """The two-sided exact p-value: how often a fair coin would part so many inputs at least as unevenly.
 
-    This is the partial correlation with one dummy per level. NaN where nothing varies within any level.
+    >>> mcnemar(9, 1), mcnemar(0, 0)
+    (0.021484375, 1.0)
     """
-    a, b = sample("x", x, 2), sample("y", y, 2)
-    groups = np.asarray(level)
-    if len(a) != len(b) or groups.shape != a.shape:
+    _check(fixed, broken, fixed + broken)
+    total, less = fixed + broken, min(fixed, broken)
+    if total == 0:
+        return 1.0
+    # Sums of integers are exact; their quotient is the only rounding.
+    tail = sum(math.comb(total, k) for k in range(less + 1))
+    return min(1.0, 2 * tail / 2**total) if total < 1000 else min(1.0, 2 * _tail(total, less))
+
+
+def _tail(total: int, less: int) -> float:
+    from scipy.special import bdtr
+
+    return float(bdtr(less, total, 0.5))
+
+
+def paired_difference(fixed: int, broken: int, n: int, *, level: float = 0.95) -> Interval:
+    """(fixed - broken) / n, n at least 1, with Bonett and Price's interval: two inputs are added, one fixed and one broken."""
+    _check(fixed, broken, n)
+    if not 0 < level < 1:
+        raise BadInput("out-of-range", "level", f"level={level}: expected a number between 0 and 1 (0.95 is usual).")
+    up, down = (fixed + 1) / (n + 2), (broken + 1) / (n + 2)
+    half = NormalDist().inv_cdf((1 + level) / 2) * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
+    return Interval((fixed - broken) / n, max(-1.0, up - down - half), min(1.0, up - down + half))
+
+
+def _check(fixed: int, broken: int, n: int) -> None:
+    if min(fixed, broken) < 0 or fixed + broken > n or (n < 1 and fixed + broken > 0):
         raise BadInput(
-            "wrong-count",
-            "levels",
-            f"{len(a)}, {len(b)} and {groups.size} values: expected as many levels as values on each side.",
+            "out-of-range", "fixed", f"fixed={fixed}, broken={broken}, n={n}: expected counts of at least 0 that do not exceed n."
         )
-    _, inverse = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(inverse)
-    left, right = (v - (np.bincount(inverse, v) / sizes)[inverse] for v in (a, b))
-    scale = 1e-12 * max(1.0, float(np.abs(a).max()), float(np.abs(b).max()))
-    if np.abs(left).max() <= scale or np.abs(right).max() <= scale:
-        return math.nan
-    return pearson(left, right)
+
+
+Findings = Iterable[tuple[int, Hashable]]  # (seed, kind)
+CHUNK = 1 << 24  # numbers held at once
+
+
+class _Swapped(NamedTuple):
+    """Kinds of the one and of the other, and the interval of their difference if the two did not differ."""
+
+    left: int
+    right: int
+    low: float
+    high: float
+
+    @property
+    def difference(self) -> int:
+        return self.left - self.right
+
+    @property
+    def larger(self) -> str | None:
+        """`left`, `right`, or None within chance."""
+        return "left" if self.difference > self.high else "right" if self.difference < self.low else None
+
+
+def swap_interval(left: Findings, right: Findings, *, draws: int = 2000, level: float = 0.95, seed: int = 0) -> _Swapped:
+    """Kinds found by two campaigns from the same seeds, with what exchanging the two, seed by seed at random, would give.
+
+    If both search alike, each seed's findings could as well be the other's. A bootstrap would leave a third of the seeds out, and
+    with them rare kinds; an exchange leaves none out. Findings of one seed stay together, since they depend on each other.
+
+    >>> swap_interval([(0, "a"), (1, "b")], [(0, "a"), (1, "a")])[:2]
+    (2, 1)
+    """
+    pairs = [list(dict.fromkeys(side)) for side in (left, right)]
+    seeds = {s: i for i, s in enumerate(sorted({s for side in pairs for s, _ in side}))}
+    kinds = {k: i for i, k in enumerate(dict.fromkeys(k for side in pairs for _, k in side))}
+    if not kinds:
+        return _Swapped(0, 0, 0.0, 0.0)
+    ours, theirs = (_table([(seeds[s], kinds[k]) for s, k in side], len(seeds), len(kinds)) for side in pairs)
+    generator = rng.stream("stats.swaps", seed)
+    differences = np.empty(draws)
+    rows = max(1, CHUNK // (len(seeds) + len(kinds)))
+    for start in range(0, draws, rows):
+        swap = generator.integers(0, 2, (min(rows, draws - start), len(seeds))).astype(np.float32)
+        a = (1 - swap) @ ours + swap @ theirs > 0  # (draws, kinds)
+        b = swap @ ours + (1 - swap) @ theirs > 0
+        differences[start : start + len(swap)] = a.sum(1) - b.sum(1, dtype=np.float64)
+    reach = float(np.quantile(np.abs(differences), level))  # exchanging everything turns the sign: the interval is symmetric
+    return _Swapped(len({k for _, k in pairs[0]}), len({k for _, k in pairs[1]}), -reach, reach)
+
+
+def _table(places: list[tuple[int, int]], seeds: int, kinds: int) -> Any:
+    """A sparse table (seeds, kinds) of 0 and 1."""
+    from scipy.sparse import csr_array
+
+    rows, columns = np.array(places, dtype=np.int64).reshape(-1, 2).T
+    return csr_array((np.ones(len(rows), dtype=np.float32), (rows, columns)), shape=(seeds, kinds))

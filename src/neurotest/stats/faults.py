@@ -102,7 +102,7 @@ def _as_types(types_in_order: ArrayLike) -> NDArray[np.int64]:
     return types.astype(np.int64)
 
 
-def ftcr_curve(types_in_order: ArrayLike) -> NDArray[np.float64]:
+def _ftcr_curve(types_in_order: ArrayLike) -> NDArray[np.float64]:
     """Fault type coverage after 1, 2, ... n labels: distinct types found over those in the whole pool; NaN without faults."""
     types = _as_types(types_in_order)
     kinds, first = np.unique(types, return_index=True)
@@ -117,7 +117,7 @@ def ftcr_curve(types_in_order: ArrayLike) -> NDArray[np.float64]:
 
 def ftcr(types_in_order: ArrayLike, m: int) -> float:
     """Fault type coverage of the first m."""
-    curve = ftcr_curve(types_in_order)
+    curve = _ftcr_curve(types_in_order)
     return float(curve[check_count(m, curve.size) - 1])
 
 
@@ -133,7 +133,7 @@ def ftcr_auc(
         raise BadInput("out-of-range", "step", f"to={to}, step={step}: expected 0 < step <= to <= 1 (shares of the pool).")
     if normalise not in ("mean", "ideal"):
         raise BadInput("out-of-range", "normalise", f"normalise={normalise!r}: expected 'mean' or 'ideal'.")
-    curve = ftcr_curve(types_in_order)
+    curve = _ftcr_curve(types_in_order)
     steps = int(Decimal(repr(to)) / Decimal(repr(step)))
     budgets = np.array([_share(Decimal(repr(step)) * (i + 1), curve.size) for i in range(steps)])
     area = float(curve[budgets - 1].mean())

@@ -99,7 +99,7 @@ def export(path: Path) -> None:
 
 
 def stands(path: Path) -> None:
-    from neurotest.select.adaptive.status import status as read
+    from neurotest.select.adaptive.rounds import status as read
 
     read(path)
 

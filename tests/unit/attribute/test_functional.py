@@ -15,7 +15,7 @@ from neurotest.attribute.relevance import find_chain
 from neurotest.attribute.shapley import hidden_layers, mask_gradient
 from neurotest.data.source import ArraySource
 from neurotest.semantics.critical import path_layers
-from neurotest.semantics.paths import Reader
+from neurotest.semantics.paths import PathReader
 from neurotest.target import Target, load
 
 NAMES = {"relu_1": "relu1", "relu_2": "relu2", "relu_3": "relu3", "relu_4": "relu4"}
@@ -93,7 +93,7 @@ def test_paths(functional: Target, modular: Target, x: Tensor, test_set: ArraySo
     for target in (functional, modular):
         critic = registry.build("critical", method).start(target, path_layers(target, depth=3), test_set)
         assert len(critic.layers) == 3
-        paths.append(Reader(critic).references(x))
+        paths.append(PathReader(critic).references(x))
     assert np.array_equal(paths[0].units, paths[1].units)
     assert np.array_equal(paths[0].scores, paths[1].scores)
 

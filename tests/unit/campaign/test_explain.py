@@ -16,8 +16,8 @@ from neurotest.campaign import Explanation, Patterns, explain, fuzz
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.report.explain import markdown, overlay, page, write_explanation
-from neurotest.semantics.descriptions import Description, Descriptions
-from neurotest.semantics.explain import risk_ratio, substitutions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
+from neurotest.semantics.explain import _risk_ratio, substitutions
 from neurotest.semantics.guidance import Guidance
 from neurotest.target import Target
 
@@ -136,7 +136,7 @@ def test_what_faults_have_in_common(campaign: tuple[Path, Target, ArraySource], 
 
 def ready() -> Any:
     target, data = subject()
-    words = [Description("1", i, f"word {i}", 1.0, "x") for i in range(6)]
+    words = [NeuronDescription("1", i, f"word {i}", 1.0, "x") for i in range(6)]
     bank = Descriptions.of(target, {"1": 6}, words, "x")
     return Guidance(describe=bank, layers="1", tau=0.5, critical="gradient", distance="jaccard").start(target, data)
 
@@ -160,11 +160,11 @@ def test_substitutions_by_hand() -> None:
 def test_the_interval_of_a_risk_ratio_against_scipy() -> None:
     from scipy.stats.contingency import relative_risk
 
-    ratio, low, high = risk_ratio(40, 1000, 20, 1000)
+    ratio, low, high = _risk_ratio(40, 1000, 20, 1000)
     theirs = relative_risk(40, 1000, 20, 1000)
     interval = theirs.confidence_interval()
     assert (ratio, low, high) == pytest.approx((theirs.relative_risk, interval.low, interval.high), rel=0.05)
-    assert risk_ratio(3, 10, 0, 10)[1] > 0
+    assert _risk_ratio(3, 10, 0, 10)[1] > 0
 
 
 def test_a_map_over_an_image() -> None:

@@ -15,8 +15,7 @@ from torch.nn import functional
 
 from neurotest.errors import BadInput
 from neurotest.evaluate.clever import Clever
-from neurotest.evaluate.leads import DUAL, Leads, draw, sizes
-from neurotest.evaluate.nearest import nearest
+from neurotest.evaluate.leads import DUAL, Leads, draw, nearest, sizes
 from neurotest.evaluate.robustness import robustness
 from neurotest.stats.weibull import end_point
 from neurotest.target import Target

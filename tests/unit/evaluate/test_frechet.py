@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import sqrtm
 
 from neurotest.errors import BadInput
-from neurotest.evaluate.frechet import fid, frechet, inception_score, kid
+from neurotest.evaluate.metrics import _frechet, fid, inception_score, kid
 
 pytestmark = pytest.mark.plain
 
@@ -21,7 +21,7 @@ def drawn(n: int, d: int, seed: int) -> np.ndarray:
 
 def test_frechet_of_two_lines() -> None:
     # In one dimension: (m1 - m2)^2 + (s1 - s2)^2.
-    assert frechet(np.array([1.0]), np.array([[4.0]]), np.array([4.0]), np.array([[9.0]])) == pytest.approx(9 + 1)
+    assert _frechet(np.array([1.0]), np.array([[4.0]]), np.array([4.0]), np.array([[9.0]])) == pytest.approx(9 + 1)
     same = drawn(50, 3, 0)
     assert fid(same, same).value == pytest.approx(0, abs=1e-9)
     assert fid(same, same + 2).value == pytest.approx(12)

@@ -13,7 +13,7 @@ from torch import nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.evaluate import Extractor, class_bias_report, compare, compare_suites, impartiality, judge
-from neurotest.evaluate.bias import Sums, evenness_interval
+from neurotest.evaluate.bias import Sums, _evenness_interval
 from neurotest.scan import scan
 from neurotest.target import Target
 
@@ -323,8 +323,8 @@ def test_evenness_interval_holds_the_truth() -> None:
     inside = 0
     for repeat in range(100):
         predicted = generator.choice(4, 80, p=shares)
-        low, high = evenness_interval(predicted, 4, np.arange(80), draws=200, seed=repeat)  # type: ignore[misc]
+        low, high = _evenness_interval(predicted, 4, np.arange(80), draws=200, seed=repeat)  # type: ignore[misc]
         inside += low <= truth <= high
     assert inside >= 85
-    assert evenness_interval(np.array([1, 1]), 4, np.array([0, 0])) is None
-    assert evenness_interval(np.array([], dtype=int), 4, np.array([])) is None
+    assert _evenness_interval(np.array([1, 1]), 4, np.array([0, 0])) is None
+    assert _evenness_interval(np.array([], dtype=int), 4, np.array([])) is None

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from neurotest.errors import BadInput
-from neurotest.evaluate.manifold import Manifold, own_nearest, spread
+from neurotest.evaluate.metrics import Manifold, spread
+from neurotest.stats.distances import nearest_other
 
 pytestmark = pytest.mark.plain
 
@@ -14,9 +15,9 @@ pytestmark = pytest.mark.plain
 def test_nearest_others_as_loops_say(monkeypatch: pytest.MonkeyPatch) -> None:
     points = np.random.default_rng(0).normal(size=(23, 4))
     expected = [min(np.linalg.norm(p - q) for j, q in enumerate(points) if j != i) for i, p in enumerate(points)]
-    assert own_nearest(points) == pytest.approx(expected)
-    monkeypatch.setattr("neurotest.evaluate.manifold.CHUNK", 50)
-    assert own_nearest(points) == pytest.approx(expected)
+    assert nearest_other(points) == pytest.approx(expected)
+    monkeypatch.setattr("neurotest.stats.distances.CHUNK", 50)
+    assert nearest_other(points) == pytest.approx(expected)
 
 
 def test_what_lies_outside() -> None:

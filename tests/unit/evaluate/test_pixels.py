@@ -8,7 +8,7 @@ import torch
 from scipy.ndimage import correlate1d
 
 from neurotest.errors import BadInput
-from neurotest.evaluate.pixels import distances, ssim, total_variation
+from neurotest.evaluate.metrics import distances, ssim, total_variation
 
 pytestmark = pytest.mark.by_hand
 

@@ -21,9 +21,9 @@ from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
-from neurotest.semantics.describe.corpus import summed
-from neurotest.semantics.descriptions import Description, Descriptions
-from neurotest.semantics.threshold import every_rule, stratified
+from neurotest.semantics.describe.corpus import _summed
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
+from neurotest.semantics.threshold import _every_rule, _stratified
 from neurotest.target import Target, Trace
 
 from .subjects import CLASSES, animals
@@ -70,8 +70,11 @@ def cosine(one: str, other: str) -> float:
 def bank(target: Target) -> Descriptions:
     """A description of one word per neuron; some neurons mean the same."""
     words = ["red", "dotted", "round", "fur", "horn", "tail"]
-    rows = [Description(layer, n, words[n % 6 if layer == "1" else n % 4], 1.0, "by hand") for layer, k in (("1", 6), ("5", 12))
-            for n in range(k)]  # fmt: skip
+    rows = [
+        NeuronDescription(layer, n, words[n % 6 if layer == "1" else n % 4], 1.0, "by hand")
+        for layer, k in (("1", 6), ("5", 12))
+        for n in range(k)
+    ]
     return Descriptions.of(target, {"1": 6, "5": 12}, rows, "by hand")
 
 
@@ -125,7 +128,7 @@ def test_nsgen_takes_tau_as_section_4_3_4_does() -> None:
     """1 % of every class, all 95 rules, the lower quartile."""
     target, _, train = animals()
     counts = np.array([150, 80, 240])
-    rows = stratified(ArraySource(np.zeros((470, 1), np.uint8)), np.repeat(np.arange(3), counts), 0.01, 0)
+    rows = _stratified(ArraySource(np.zeros((470, 1), np.uint8)), np.repeat(np.arange(3), counts), 0.01, 0)
     assert np.bincount(np.repeat(np.arange(3), counts)[rows]).tolist() == [2, 1, 2]
     module: Any = target.module
     described = bank(target)
@@ -133,10 +136,10 @@ def test_nsgen_takes_tau_as_section_4_3_4_does() -> None:
     guide = build_guide("nsgen:preset=paper,encoder=tokens,critical=conductance:steps=50")
     ready = NSGen(**{**vars(guide), "describe": described}).start(Context(target=target, train=train), train).ready  # type: ignore[attr-defined]
     assert train.labels is not None
-    part = train.take(stratified(train, train.labels, 0.01, 0))
+    part = train.take(_stratified(train, train.labels, 0.01, 0))
     assert len(part) == 3
     space = Rules95()
-    draws, values = every_rule(space), []
+    draws, values = _every_rule(space), []
     assert len(draws) == 95
     empty = torch.zeros(1, 12, 12)
     for i in range(3):
@@ -191,7 +194,7 @@ def test_validity_of_section_5_2() -> None:
 def test_pooling_of_equation_6() -> None:
     """The sum over places of the shrunk mask times the channel, and nothing else."""
     maps, masks = torch.rand(2, 3, 2, 2, dtype=torch.float64), torch.rand(2, 4, 4, dtype=torch.float64)
-    result = summed(maps, masks)
+    result = _summed(maps, masks)
     for n in range(2):
         for c in range(3):
             total = 0.0

@@ -9,7 +9,7 @@ import torch
 from neurotest import registry, rng
 from neurotest.select import select
 from neurotest.select.scorer import Partner
-from neurotest.select.sensitivity import NSS, Sensitivity
+from neurotest.select.sensitivity import NSS, _Sensitivity
 from neurotest.target import Trace
 from neurotest_lab.studies.nss.cells import METHODS
 
@@ -30,7 +30,7 @@ def test_nss_is_algorithms_1_and_2() -> None:
     scores = []  # algorithm 2, lines 5 to 10
     for x in range(50):
         scores.append(sum(abs(float(second[x, i]) - float(here[x, i])) for i in chosen))
-    state = Sensitivity(method, 50)
+    state = _Sensitivity(method, 50)
 
     def trace(values: np.ndarray) -> Trace:
         return Trace(torch.zeros(len(values), 2), {method.want: {"layer": torch.from_numpy(values)}})

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.unit.repair.subjects import bars, faults_of, network, plan
 
 from neurotest.errors import BadInput
-from neurotest.repair.evaluation import Judge, flips, mcnemar, read_attacks, rows, shares
+from neurotest.repair.evaluation import Judge, flips, read_attacks, rows, shares
 from neurotest.repair.lessons import predictions
 from neurotest.repair.plan import make_plan
 from neurotest.repair.protocol import attacked
+from neurotest.stats.comparison import mcnemar
 from neurotest.train import train
 from neurotest.zoo.recipes import Recipe
 

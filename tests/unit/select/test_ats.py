@@ -12,7 +12,7 @@ from torch import nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import select
-from neurotest.select.ats import ATS, UNITS, Line, greedy, intervals, published_greedy
+from neurotest.select.ats import ATS, UNITS, _greedy, _intervals, _Line, _published_greedy
 from neurotest.target import Target, Trace
 
 pytestmark = pytest.mark.by_hand
@@ -20,18 +20,18 @@ pytestmark = pytest.mark.by_hand
 
 def test_an_interval_by_hand() -> None:
     """p = (.5, .3, .2) sums to 1, so it lies on the plane: the ray from class 0 meets the edge at .3 / .5 = .6."""
-    low, high = intervals(np.array([[0.5, 0.3, 0.2]]), 0)
+    low, high = _intervals(np.array([[0.5, 0.3, 0.2]]), 0)
     reach = 0.005 * (0.99 - 0.5)
     assert low.tolist() == [[round((0.6 - reach) * UNITS)]]
     assert high.tolist() == [[round((0.6 + reach) * UNITS)]]
-    low, high = intervals(np.array([[0.5, 0.3, 0.2]]), 0, projection="published")
+    low, high = _intervals(np.array([[0.5, 0.3, 0.2]]), 0, projection="published")
     assert (low + high).tolist() == [[80_000]]  # the third coordinate was written over the second: .2 / .5
-    low, high = intervals(np.array([[0.5, 0.3, 0.2]]), 0, radius="log")
+    low, high = _intervals(np.array([[0.5, 0.3, 0.2]]), 0, radius="log")
     assert (high - low)[0, 0] == pytest.approx(2 * 0.01 * np.log1p(0.49) * UNITS, abs=1)
 
 
 def test_edges_are_clipped() -> None:
-    low, high = intervals(np.array([[0.6, 0.0, 0.4], [0.6, 0.4, 0.0]]), 0)
+    low, high = _intervals(np.array([[0.6, 0.0, 0.4], [0.6, 0.4, 0.0]]), 0)
     assert low.tolist() == [[0], [UNITS - 195]]
     assert high.tolist() == [[195], [UNITS]]
 
@@ -39,7 +39,7 @@ def test_edges_are_clipped() -> None:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 15)), min_size=1, max_size=12))
 def test_a_line_knows_what_is_covered(added: list[tuple[int, int]]) -> None:
-    line, plain = Line(), np.zeros(100, dtype=bool)
+    line, plain = _Line(), np.zeros(100, dtype=bool)
     for at, length in added:
         low, high = np.array([at]), np.array([at + length])
         assert line.covered(low, high) == plain[at : at + length].sum()
@@ -68,8 +68,8 @@ def plain_greedy(low: np.ndarray, high: np.ndarray, threshold: int) -> tuple[lis
 @pytest.mark.parametrize("threshold", [0, 100, 600])
 def test_the_order_is_what_plain_loops_give(seed: int, threshold: int) -> None:
     probs = np.random.default_rng(seed).dirichlet([0.4] * 5, 40)
-    low, high = intervals(probs[probs.argmax(axis=1) == 0], 0)
-    patterns = greedy(low, high, threshold)
+    low, high = _intervals(probs[probs.argmax(axis=1) == 0], 0)
+    patterns = _greedy(low, high, threshold)
     assert (patterns.picked, patterns.added) == plain_greedy(low, high, threshold)
     assert sorted(patterns.picked + patterns.rest) == list(range(len(low)))
     assert patterns.lengths == sorted(patterns.lengths, reverse=True)
@@ -80,8 +80,8 @@ def test_the_order_is_what_plain_loops_give(seed: int, threshold: int) -> None:
 def test_the_published_books_pick_the_same(seed: int) -> None:
     """Where no gains are equal; what is set aside is the same, in another order."""
     probs = np.random.default_rng(seed).dirichlet([0.4] * 5, 60)
-    low, high = intervals(probs[probs.argmax(axis=1) == 0], 0)
-    sound, published = greedy(low, high, 100), published_greedy(low, high, 100)
+    low, high = _intervals(probs[probs.argmax(axis=1) == 0], 0)
+    sound, published = _greedy(low, high, 100), _published_greedy(low, high, 100)
     assert (sound.picked, sound.added, sound.union) == (published.picked, published.added, published.union)
     assert set(sound.rest) == set(published.rest)
 

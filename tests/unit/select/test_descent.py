@@ -13,8 +13,8 @@ from torch import Tensor
 
 from neurotest import rng
 from neurotest.data.spec import data
-from neurotest.select.adaptive import bank, heads, learner, prior, shares
-from neurotest.select.adaptive.descent import Function, minimise
+from neurotest.select.adaptive import bank, learner, prior
+from neurotest.select.adaptive.learner import Function, _minimise
 from neurotest.select.adaptive.outputs import Outputs, class_embedding, shortened
 from neurotest.target.load import load
 
@@ -29,7 +29,7 @@ def test_a_bowl_of_one_number_by_hand() -> None:
         places.append(float(x))
         return 4 * (float(x) - 3) ** 2, 8 * (x - 3)
 
-    end = minimise(bowl, torch.zeros(1, dtype=torch.float64), steps=9, enough=1e-9)
+    end = _minimise(bowl, torch.zeros(1, dtype=torch.float64), steps=9, enough=1e-9)
     assert places == [0, 24, 12, 6, 3]  # at 6 the value is that of the start: not lower
     assert float(end) == 3
 
@@ -51,7 +51,7 @@ def convex(seed: int, size: int) -> Function:
 @pytest.mark.parametrize("size", [1, 5, 40])
 def test_the_end_is_that_of_scipy(size: int) -> None:
     function, start = convex(size, size), torch.zeros(size, dtype=torch.float64)
-    ours = minimise(function, start, steps=200, enough=1e-8)
+    ours = _minimise(function, start, steps=200, enough=1e-8)
 
     def plain(w: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = function(torch.from_numpy(w))
@@ -65,7 +65,7 @@ def test_the_end_is_that_of_scipy(size: int) -> None:
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(0, 15))
 def test_more_steps_never_end_higher(seed: int, size: int, steps: int) -> None:
     function, start = convex(seed, size), torch.zeros(size, dtype=torch.float64)
-    values = [function(minimise(function, start, steps=n, enough=0.0))[0] for n in (0, steps, steps + 1)]
+    values = [function(_minimise(function, start, steps=n, enough=0.0))[0] for n in (0, steps, steps + 1)]
     slack = 1e-9 * abs(values[0])
     assert values[0] >= values[1] - slack
     assert values[1] >= values[2] - slack
@@ -74,14 +74,14 @@ def test_more_steps_never_end_higher(seed: int, size: int, steps: int) -> None:
 def test_a_head_is_the_regression_of_scikit_learn() -> None:
     """Where the network says nothing (all logits zero) it is a multinomial regression with a ridge, in blocks or not."""
     random = rng.stream("test.descent.head", 0)
-    n, d, classes = 2 * heads.BLOCK + 100, 6, 4
+    n, d, classes = 2 * learner.BLOCK + 100, 6, 4
     x = random.normal(size=(n, d))
     labels = (x[:, :classes] + random.normal(size=(n, classes))).argmax(axis=1)
     weights = random.random(n)
     outputs = Outputs(torch.zeros(n, classes, dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
     arguments = torch.from_numpy(x), outputs, aims, torch.from_numpy(weights), 30.0
-    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
+    head = learner.quick_head(*arguments, steps=60, precision=torch.float64)
     peer = LogisticRegression(C=1 / 30, fit_intercept=False, tol=1e-9, max_iter=5000).fit(x, labels, weights)
     assert head.T.numpy() == pytest.approx(peer.coef_, abs=1e-4)
 
@@ -92,7 +92,7 @@ def test_few_steps_are_a_shorter_way_to_the_same_end() -> None:
     outputs = Outputs(torch.from_numpy(3 * random.normal(size=(500, 5))))
     aims = outputs.aims(torch.from_numpy(random.integers(0, 5, 500)))
     arguments = x, outputs, aims, torch.ones(500, dtype=torch.float64), 5.0
-    start, few, many = (heads.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
+    start, few, many = (learner.quick_head(*arguments, steps=steps) for steps in (0, 12, 60))
     assert not start.any()
     assert float((few - many).norm()) < 0.02 * float(many.norm())
 
@@ -106,7 +106,7 @@ def test_a_head_of_many_classes_is_that_of_the_other_solver() -> None:
     outputs = Outputs.of(values, classes, class_embedding(logits))
     aims = outputs.aims(torch.from_numpy(random.integers(0, 100, 400)))
     arguments = x, outputs, aims, torch.from_numpy(random.random(400)), 5.0
-    head = heads.quick_head(*arguments, steps=60, precision=torch.float64)
+    head = learner.quick_head(*arguments, steps=60, precision=torch.float64)
     assert head.shape == (8, outputs.rank)
     assert head.abs().max() > 0.1
     assert torch.allclose(head, learner.corrected_head(*arguments), atol=2e-3)
@@ -117,12 +117,17 @@ def test_on_a_bank_few_steps_are_as_far_down_as_sixty_of_the_other_solver(wanted
     """Counted from where both start to where the descent ends: what either has left is less than a hundredth of the way."""
     some = data("zoo:mnist/train", limit=800)
     assert some.labels is not None
-    rows, _ = bank.build(load("zoo:mnist-lenet1"), some, some.labels)
+    rows, _ = bank._build(load("zoo:mnist-lenet1"), some, some.labels)
     if wanted == "head":
-        x, outputs, labels, steps = prior.with_one(rows.facts.features).double(), rows.facts.outputs, rows.labels, prior.STEPS
+        x, outputs, labels, steps = (
+            prior._with_one(rows.facts.features).double(),
+            rows.facts.outputs,
+            rows.labels,
+            prior.HEAD_STEPS,
+        )
     else:
         features = torch.from_numpy(rows.facts.features).double()
-        x, labels, steps = shares.expanded(features, features.std(dim=0)), rows.operators, shares.DESCENT
+        x, labels, steps = prior._expanded(features, features.std(dim=0)), rows.operators, prior.OPERATOR_STEPS
         outputs = Outputs(torch.zeros(len(rows), len(rows.names), dtype=torch.float64))
     aims = outputs.aims(torch.from_numpy(labels))
     arguments = x, outputs, aims, torch.ones(len(rows), dtype=torch.float64), 30.0
@@ -131,7 +136,7 @@ def test_on_a_bank_few_steps_are_as_far_down_as_sixty_of_the_other_solver(wanted
         fit = torch.nn.functional.cross_entropy(outputs.values + x @ head, aims, reduction="sum")
         return float(fit + 15 * head.square().sum())
 
-    end = value(heads.quick_head(*arguments, steps=200, precision=torch.float64))
+    end = value(learner.quick_head(*arguments, steps=200, precision=torch.float64))
     way = value(torch.zeros(x.shape[1], outputs.rank, dtype=torch.float64)) - end
-    assert 0 <= value(heads.quick_head(*arguments, steps=steps)) - end < 0.01 * way
+    assert 0 <= value(learner.quick_head(*arguments, steps=steps)) - end < 0.01 * way
     assert 0 <= value(learner.corrected_head(*arguments)) - end < 0.01 * way

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import select
-from neurotest.select.dropout import BALD, MCDropout, mutual_information, predictive_entropy, variation_ratio
-from neurotest.select.thinning import Thinned
+from neurotest.select.dropout import BALD, MCDropout, _mutual_information, _predictive_entropy, _variation_ratio
+from neurotest.select.partners import _Thinned
 from neurotest.target import Target
 
 pytestmark = pytest.mark.by_hand
@@ -23,10 +23,10 @@ SAMPLES = torch.tensor(
 
 
 def test_by_hand() -> None:
-    assert variation_ratio(SAMPLES).tolist() == [0.25, 0.25]  # a tie goes to the first class: votes 3:1 twice
+    assert _variation_ratio(SAMPLES).tolist() == [0.25, 0.25]  # a tie goes to the first class: votes 3:1 twice
     quarter = -(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25))
-    assert predictive_entropy(SAMPLES).tolist() == pytest.approx([quarter, 1.0])
-    assert mutual_information(SAMPLES).tolist() == pytest.approx([quarter, 1 - (1 + quarter + 1 + quarter) / 4])
+    assert _predictive_entropy(SAMPLES).tolist() == pytest.approx([quarter, 1.0])
+    assert _mutual_information(SAMPLES).tolist() == pytest.approx([quarter, 1 - (1 + quarter + 1 + quarter) / 4])
 
 
 def test_predictive_entropy_decides_between_equal_ratios_only() -> None:
@@ -62,7 +62,7 @@ POOL = ArraySource(np.random.default_rng(0).random((12, 1, 6, 6), dtype=np.float
 def test_a_thinned_network_is_the_network_with_a_mask(drop: nn.Module) -> None:
     """Against plain loops over the module's own parts."""
     network = target(drop)
-    thinned = Thinned(network, seed=3)
+    thinned = _Thinned(network, seed=3)
     x = network.prepare(POOL.read(np.arange(12)))
     logits = [trace.logits for trace in thinned.traces(x, 3)]
     net = network.module
@@ -84,7 +84,7 @@ def test_a_thinned_network_is_the_network_with_a_mask(drop: nn.Module) -> None:
 
 def test_masks_keep_about_the_right_share_and_the_mean() -> None:
     network = Target(nn.Sequential(nn.Flatten(), nn.Dropout(0.25), nn.Linear(36, 3)).eval(), shape=(1, 6, 6))
-    thinned = Thinned(network, seed=0)
+    thinned = _Thinned(network, seed=0)
     x = network.prepare(POOL.read(np.arange(12)))
     with torch.inference_mode():
         plain = network.logits(x)

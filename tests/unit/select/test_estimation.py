@@ -13,8 +13,8 @@ from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import compare, select
-from neurotest.select.estimation import CES, Table, grow, published_sections, sections
-from neurotest.select.pace import clusters, farthest, prototypes, reduced, shares
+from neurotest.select.estimation import CES, _grow, _published_sections, _sections, _Table
+from neurotest.select.pace import _clusters, _farthest, _prototypes, _reduced, _shares
 from neurotest.select.selection import Estimate
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
@@ -123,12 +123,12 @@ VALUES = np.array([[0.0, 1.0], [0.0, 1.0], [0.5, 1.0], [1.0, 1.0]], dtype=np.flo
 
 
 def test_sections_by_hand() -> None:
-    assert sections(VALUES, 4).tolist() == [[0, 0], [0, 0], [2, 0], [3, 0]]
-    assert published_sections(VALUES, 4).tolist() == [[-1, -1], [-1, -1], [1, -1], [-1, -1]]
+    assert _sections(VALUES, 4).tolist() == [[0, 0], [0, 0], [2, 0], [3, 0]]
+    assert _published_sections(VALUES, 4).tolist() == [[-1, -1], [-1, -1], [1, -1], [-1, -1]]
 
 
 def test_closeness_by_hand() -> None:
-    table = Table(sections(VALUES[:, :1], 2), 2)  # parts 0 0 1 1
+    table = _Table(_sections(VALUES[:, :1], 2), 2)  # parts 0 0 1 1
     assert table.whole.tolist() == [[0.5, 0.5]]
     half = table.closeness(table.tally(np.array([0, 2])), 2)
     assert half == pytest.approx(np.log(0.5))
@@ -138,7 +138,7 @@ def test_closeness_by_hand() -> None:
 def test_the_sample_grows_towards_the_pool() -> None:
     values = np.random.default_rng(0).normal(size=(400, 12)) ** 2
     table = CES().table(values)
-    picks = grow(table, 100, np.random.default_rng(1))
+    picks = _grow(table, 100, np.random.default_rng(1))
     chance = [np.random.default_rng(seed).permutation(400)[:100] for seed in range(20)]
     ours = table.closeness(table.tally(picks), 100)
     assert ours > np.mean([table.closeness(table.tally(index), 100) for index in chance])
@@ -151,7 +151,7 @@ def test_the_sample_grows_towards_the_pool() -> None:
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=8), st.integers(1, 60))
 def test_shares_are_in_proportion(sizes: list[int], budget: int) -> None:
     budget = min(budget, sum(sizes))
-    parts = shares(np.array(sizes), budget)
+    parts = _shares(np.array(sizes), budget)
     assert parts.sum() == budget
     exact = np.array(sizes) * budget / sum(sizes)
     assert (parts <= np.array(sizes)).all()
@@ -168,7 +168,7 @@ def test_prototypes_against_plain_loops() -> None:
             s = [*chosen, j]
             worth[j] = 2 * kernel[:, s].mean(axis=0).sum() / len(s) - kernel[np.ix_(s, s)].sum() / len(s) ** 2
         chosen.append(max(worth, key=lambda j: worth[j]))
-    picked = prototypes(points, 5)
+    picked = _prototypes(points, 5)
     assert picked[0] == chosen[0]
     assert len(set(picked.tolist())) == 5
 
@@ -179,8 +179,8 @@ def test_prototypes_against_plain_loops() -> None:
 
 
 def test_farthest_points() -> None:
-    assert farthest(np.array([[0.0], [1.0], [10.0], [6.0]]), 3).tolist() == [0, 2, 3]
-    assert sorted(farthest(np.zeros((4, 2)), 4).tolist()) == [0, 1, 2, 3]
+    assert _farthest(np.array([[0.0], [1.0], [10.0], [6.0]]), 3).tolist() == [0, 2, 3]
+    assert sorted(_farthest(np.zeros((4, 2)), 4).tolist()) == [0, 1, 2, 3]
 
 
 def test_farthest_points_as_published() -> None:
@@ -194,8 +194,8 @@ def test_farthest_points_as_published() -> None:
                 last = candidate
         taken.append(last)
     assert taken == [0, 5, 3, 1]
-    assert farthest(points, 4, published=True).tolist() == taken
-    assert sorted(farthest(points, 6, published=True).tolist()) == list(range(6))
+    assert _farthest(points, 4, published=True).tolist() == taken
+    assert sorted(_farthest(points, 6, published=True).tolist()) == list(range(6))
 
 
 def test_pace_with_the_published_noise() -> None:
@@ -225,8 +225,8 @@ def test_without_clusters_a_note_says_so() -> None:
 
 
 def test_constant_layers_do_no_harm() -> None:
-    assert reduced(np.ones((20, 4)), 8, 0).shape == (20, 0)
-    assert (clusters(np.empty((20, 0)), 2, 2) == -1).all()
+    assert _reduced(np.ones((20, 4)), 8, 0).shape == (20, 0)
+    assert (_clusters(np.empty((20, 0)), 2, 2) == -1).all()
     network = Target(nn.Sequential(nn.Linear(6, 4), nn.Threshold(99, 0), nn.Linear(4, 3)).eval(), shape=(6,))
     assert select(network, pool(), "pace", 10).picked == 10
     assert select(network, pool(), "ces", 10).picked == 10

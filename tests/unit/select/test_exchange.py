@@ -18,7 +18,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select import compare
-from neurotest.select.exchange import export, picks
+from neurotest.select.exchange import _picks, export
 from neurotest.target import Target
 
 pytestmark = pytest.mark.plain
@@ -41,7 +41,7 @@ def run(tmp_path: Path, pool: ArraySource) -> Path:
 
 def chosen(run: Path) -> list[int]:
     with Run.open(run) as opened:
-        return [pick.position for pick in picks(opened)]
+        return [pick.position for pick in _picks(opened)]
 
 
 def test_csv_there_and_back(run: Path, tmp_path: Path, pool: ArraySource) -> None:
@@ -95,7 +95,7 @@ def test_label_studio_there_and_back(run: Path, tmp_path: Path, pool: ArraySourc
     export(run, "label-studio", tmp_path / "tasks.json", method="margin")
     tasks = json.loads((tmp_path / "tasks.json").read_text())
     with Run.open(run) as opened:
-        expected = picks(opened, "margin")
+        expected = _picks(opened, "margin")
     assert [task["data"]["position"] for task in tasks] == [pick.position for pick in expected]
     for task, pick in zip(tasks, expected, strict=True):
         (prediction,) = task["predictions"]

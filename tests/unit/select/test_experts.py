@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from neurotest import rng
 from neurotest.select.adaptive import prior as priors
-from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.experts import EXPLORED, LARGE, LOOSER, PriorLoop
+from neurotest.select.adaptive.experts import EXPLORED, LARGE_BATCH, LOOSER, PriorLoop, _diverse
 from neurotest.select.adaptive.remaining import WIDER_SELF, Draw, combined
 
 from .test_prior import bank, scanned
@@ -55,7 +54,7 @@ def test_what_deepgini_would_have_found_is_counted_by_labels_and_guessed_elsewhe
     compared = loop.compared()
     assert (compared.labels, compared.faults, compared.shared) == (100, wrong[loop.labelled].sum(), seen.sum())
     assert 0 < seen.sum() < 100
-    assert compared.deepgini == pytest.approx(wrong[first[seen]].sum() + loop.belief.chance[first[~seen]].sum().item())
+    assert compared.deepgini == pytest.approx(wrong[first[seen]].sum() + loop.posterior.chance[first[~seen]].sum().item())
     assert abs(compared.deepgini - wrong[first].sum()) < 10  # a tenth of the labels
 
 
@@ -72,7 +71,7 @@ def test_proposals_are_distinct_and_unseen(sizes: list[int], seed: int) -> None:
         loop.tell(batch, labels[batch])
 
 
-@pytest.mark.parametrize("size", [20, LARGE + 20])
+@pytest.mark.parametrize("size", [20, LARGE_BATCH + 20])
 def test_restored_equals_uninterrupted_and_the_order_of_telling_changes_nothing(size: int) -> None:
     loop, labels = begun(audit=0.1)
     back, _ = begun(audit=0.1)
@@ -87,11 +86,11 @@ def test_restored_equals_uninterrupted_and_the_order_of_telling_changes_nothing(
 
 def test_experts_are_judged_within_a_large_batch_only() -> None:
     loop, labels = begun()
-    batch = loop.propose(LARGE)
+    batch = loop.propose(LARGE_BATCH)
     loop.tell(batch, labels[batch])
     numbers = torch.from_numpy(labels[loop.labelled])
     assert loop._crossed(loop.labelled, numbers) == {}
-    batch = loop.propose(LARGE + 1)
+    batch = loop.propose(LARGE_BATCH + 1)
     loop.tell(batch, labels[batch])
     crossed = loop._crossed(loop.labelled, torch.from_numpy(labels[loop.labelled]))
     assert set(crossed) == set(batch.tolist())
@@ -102,16 +101,16 @@ def test_experts_are_judged_within_a_large_batch_only() -> None:
 def test_labels_of_a_large_batch_are_learned_from_with_a_third_of_the_ridge() -> None:
     """Re-derived: the same loop with a third of the ridge and nothing large; not where DeepGini is the start."""
     loop, labels = begun()
-    batch = loop.propose(LARGE + 1)
+    batch = loop.propose(LARGE_BATCH + 1)
     before = loop.large_batches
     loop.tell(batch, labels[batch])
     assert (before, loop.large_batches) == (False, True)
     small, _ = begun(ridge=loop.ridge / LOOSER)
-    for some in (batch[:LARGE], batch[LARGE:]):
+    for some in (batch[:LARGE_BATCH], batch[LARGE_BATCH:]):
         small.record_odds(some)
         small.tell(some, labels[some])
     assert small.large_batches is False
-    assert torch.allclose(loop.belief.experts, small.belief.experts, atol=1e-9)
+    assert torch.allclose(loop.posterior.experts, small.posterior.experts, atol=1e-9)
     assert loop.prior is not None
     natural = PriorLoop(loop.facts, prior=dataclasses.replace(loop.prior, guarded=True))
     natural.restore(loop.labels, loop.evidence, loop.draws, loop.batches)
@@ -120,7 +119,7 @@ def test_labels_of_a_large_batch_are_learned_from_with_a_third_of_the_ridge() ->
 
 def test_a_batch_that_is_small_beside_earlier_labels_is_not_crossed() -> None:
     loop, labels = begun(n=1500)
-    sizes = [LARGE + 10, LARGE + 10, LARGE + 10, LARGE + 10]  # the last is less than half of what came before
+    sizes = [LARGE_BATCH + 10] * 4  # the last is less than half of what came before
     for size in sizes:
         batch = loop.propose(size)
         loop.tell(batch, labels[batch])
@@ -130,10 +129,10 @@ def test_a_batch_that_is_small_beside_earlier_labels_is_not_crossed() -> None:
 
 def test_a_large_first_batch_explores_with_a_share_of_it() -> None:
     loop, _ = begun()
-    n = LARGE + 40
-    top = torch.argsort(-loop.belief.odds, stable=True).numpy()[:n]
+    n = LARGE_BATCH + 40
+    top = torch.argsort(-loop.posterior.odds, stable=True).numpy()[:n]
     batch = loop.propose(n)
-    odds = loop.belief.odds[batch]
+    odds = loop.posterior.odds[batch]
     assert bool((odds[:-1] >= odds[1:]).all())  # best first
     kept = n - round(EXPLORED * n)
     assert set(top[:kept].tolist()) <= set(batch.tolist())
@@ -144,7 +143,7 @@ def test_a_large_batch_of_a_pool_that_looks_natural_is_deepginis() -> None:
     loop, _ = begun()
     assert loop.prior is not None
     loop.prior = dataclasses.replace(loop.prior, guarded=True, stack=(0.0, 1.0, 0.0))
-    n = LARGE + 40
+    n = LARGE_BATCH + 40
     assert np.array_equal(loop.propose(n), np.argsort(-loop.gini.numpy(), kind="stable")[:n])
 
 
@@ -153,9 +152,9 @@ def test_a_diverse_batch_by_hand() -> None:
     odds = torch.tensor([3.0, 2.9, 2.8, 2.7], dtype=torch.float64)
     x = torch.tensor([[0.0], [0.0], [0.0], [9.0]], dtype=torch.float64)
     same = torch.zeros(4, dtype=torch.int64)
-    assert diverse(odds, x, same, 2, 1.0).tolist() == [0, 3]
-    assert diverse(odds, x, same, 2, 0.0).tolist() == [0, 1]
-    assert diverse(odds, x, torch.arange(4), 2, 1.0).tolist() == [0, 1]  # of other classes: not alike
+    assert _diverse(odds, x, same, 2, 1.0).tolist() == [0, 3]
+    assert _diverse(odds, x, same, 2, 0.0).tolist() == [0, 1]
+    assert _diverse(odds, x, torch.arange(4), 2, 1.0).tolist() == [0, 1]  # of other classes: not alike
 
 
 @settings(max_examples=15, deadline=None)
@@ -164,8 +163,8 @@ def test_a_batch_without_weight_on_diversity_is_the_top(seed: int, n: int) -> No
     random = rng.stream("test.diverse", seed)
     odds, x = torch.from_numpy(random.normal(size=40)), torch.from_numpy(random.normal(size=(40, 3)))
     classes = torch.from_numpy(random.integers(0, 3, 40))
-    assert diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
-    spread = diverse(odds, x, classes, n, 0.5).tolist()
+    assert _diverse(odds, x, classes, n, 0.0).tolist() == torch.argsort(-odds, stable=True)[:n].tolist()
+    spread = _diverse(odds, x, classes, n, 0.5).tolist()
     assert len(set(spread)) == n
 
 

@@ -16,15 +16,15 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import compare, select
 from neurotest.select.api import rank
-from neurotest.select.greedy import CAM, CTM, Covers, additional
+from neurotest.select.greedy import CAM, CTM, _additional, _Covers
 from neurotest.target import Target
 
 pytestmark = pytest.mark.by_hand
 
 
-def covers(profile: np.ndarray) -> Covers:
+def covers(profile: np.ndarray) -> _Covers:
     rows, ids = np.nonzero(profile)
-    return Covers.joined(np.arange(len(profile)), np.bincount(rows, minlength=len(profile)), ids.astype(np.int32))
+    return _Covers.joined(np.arange(len(profile)), np.bincount(rows, minlength=len(profile)), ids.astype(np.int32))
 
 
 def plain_cam(profile: np.ndarray) -> list[int]:
@@ -45,7 +45,7 @@ HAND = np.array([[1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [0, 0, 1, 1, 0], [0, 0, 0, 0,
 
 
 def test_by_hand() -> None:
-    assert additional(covers(HAND)).tolist() == [0, 3, 1, 0, 0]
+    assert _additional(covers(HAND)).tolist() == [0, 3, 1, 0, 0]
     assert CTM().order_by(covers(HAND)).tolist() == [2, 3, 2, 0, 2]
     scores = CAM().order_by(covers(HAND))
     assert scores.tolist() == [0.5, 3, 1, 0, 0.5]
@@ -61,7 +61,7 @@ def test_cam_is_what_plain_loops_give(profile: np.ndarray) -> None:
 @settings(max_examples=30, deadline=None)
 @given(arrays(bool, st.tuples(st.integers(1, 12), st.integers(1, 10)), elements=st.booleans()))
 def test_what_is_added_adds_up_to_what_is_covered_and_falls(profile: np.ndarray) -> None:
-    added = additional(covers(profile))
+    added = _additional(covers(profile))
     assert added.sum() == profile.any(axis=0).sum()
     assert (np.diff(added[rank(added.astype(float))]) <= 0).all()
 
@@ -69,7 +69,7 @@ def test_what_is_added_adds_up_to_what_is_covered_and_falls(profile: np.ndarray)
 def test_batches_in_any_order_are_put_in_order() -> None:
     order = np.array([3, 0, 4, 1, 2])
     rows, ids = np.nonzero(HAND[order])
-    joined = Covers.joined(order, np.bincount(rows, minlength=5), ids.astype(np.int32))
+    joined = _Covers.joined(order, np.bincount(rows, minlength=5), ids.astype(np.int32))
     straight = covers(HAND)
     assert np.array_equal(joined.starts, straight.starts)
     assert np.array_equal(joined.ids, straight.ids)
@@ -81,7 +81,7 @@ def test_memory_of_cam_on_kmnc() -> None:
     import scipy.sparse  # noqa: F401 - not part of what is measured
 
     tracemalloc.start()
-    added = additional(Covers(np.arange(2001) * 236, values.astype(np.int32).ravel()))
+    added = _additional(_Covers(np.arange(2001) * 236, values.astype(np.int32).ravel()))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert added.sum() == len(np.unique(values))

@@ -178,7 +178,7 @@ def test_batches_on_which_workers_die_or_hang_are_set_aside_and_the_others_score
         ("random", {}, "has to see the whole pool"),
         ("nss:sample=none", {}, "has to see the whole pool"),
         ("nothing", {}, "nothing"),
-        ("deepgini", {"timeout": 0}, "timeout=0: expected seconds above 0"),
+        ("deepgini", {"timeout": 0}, "timeout=0: expected a number above 0"),
         ("deepgini", {"budget": 2000}, "the pool has only 900 inputs"),
     ],
 )

@@ -10,7 +10,7 @@ import torch
 
 from neurotest import rng
 from neurotest.select.adaptive import learner
-from neurotest.select.adaptive.heads import quick_head
+from neurotest.select.adaptive.learner import quick_head
 from neurotest.select.adaptive.outputs import Outputs
 
 pytestmark = pytest.mark.by_hand

@@ -13,7 +13,7 @@ from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.select import select
-from neurotest.select.nearest import Directions, Nearest
+from neurotest.select.nearest import Nearest, _Directions
 from neurotest.target import Target
 from neurotest.target.load import load
 
@@ -36,7 +36,7 @@ def subject() -> tuple[Target, ArraySource, ArraySource]:
 
 def test_distances_by_hand() -> None:
     points = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 3.0], [-1.0, 0.0], [0.0, 0.0]])
-    near = Directions(points, np.array([0, 0, 1, 2, 2]))
+    near = _Directions(points, np.array([0, 0, 1, 2, 2]))
     queries = torch.tensor([[5.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
     own, other = near.search(queries, np.array([0, 0, 1]), 1, others=True)
     half = 1 - 0.5**0.5
@@ -103,7 +103,7 @@ def test_the_projected_search_finds_nearly_what_the_exact_one_does() -> None:
     classes = random.integers(0, 10, 3000)
     points = torch.from_numpy((centres[classes] + 0.7 * random.normal(size=(3000, 400))).astype(np.float32))
     queries, predicted = points[:200] + 0.3 * torch.from_numpy(random.normal(size=(200, 400)).astype(np.float32)), classes[:200]
-    exact, quick = (Directions(points, classes, search) for search in ("exact", "projected"))
+    exact, quick = (_Directions(points, classes, search) for search in ("exact", "projected"))
     assert not exact.shortlist
     assert quick.shortlist
     for number, (one, other) in enumerate(
@@ -120,7 +120,7 @@ def test_more_neighbours_are_farther_and_no_scale_counts(seed: int, k: int, scal
     points = torch.from_numpy(random.normal(size=(30, 5)).astype(np.float32))
     classes, queries = random.integers(0, 3, 30), torch.from_numpy(random.normal(size=(8, 5)).astype(np.float32))
     predicted = random.integers(0, 3, 8)
-    near = Directions(points, classes)
+    near = _Directions(points, classes)
     own, other = near.search(queries, predicted, k, others=True)
     assert ((own >= 0) & (own <= 2 + 1e-9) & (other >= 0)).all()
     assert (near.search(queries, predicted, k + 1, others=False)[0] >= own - 1e-5).all()
@@ -129,7 +129,7 @@ def test_more_neighbours_are_farther_and_no_scale_counts(seed: int, k: int, scal
     assert np.allclose(np.concatenate(halves), own, atol=1e-5)
     shuffled = random.permutation(30)
     assert np.allclose(
-        Directions(points[shuffled], classes[shuffled]).search(queries, predicted, k, others=False)[0], own, atol=1e-6
+        _Directions(points[shuffled], classes[shuffled]).search(queries, predicted, k, others=False)[0], own, atol=1e-6
     )
 
 

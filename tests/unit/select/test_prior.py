@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest import rng
-from neurotest.select.adaptive import learner, prior, shares
+from neurotest.select.adaptive import learner, prior
 from neurotest.select.adaptive.bank import Bank
 from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import Facts
-from neurotest.select.adaptive.heads import quick_head
+from neurotest.select.adaptive.learner import quick_head
 
 pytestmark = pytest.mark.by_hand
 
@@ -43,7 +43,7 @@ def bank(n: int = 2000, share: float = 0.5, seed: int = 1) -> Bank:
 def test_em_by_hand() -> None:
     """A classifier that knows for certain: the shares are those of its answers."""
     chances = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
-    assert shares.maximise(chances, np.array([0.5, 0.5])).tolist() == [0.75, 0.25]
+    assert prior._maximise(chances, np.array([0.5, 0.5])).tolist() == [0.75, 0.25]
 
 
 def test_em_equals_a_plain_loop() -> None:
@@ -58,14 +58,14 @@ def test_em_equals_a_plain_loop() -> None:
             for o in range(3):
                 sums[o] += joint[o] / sum(joint)
         pi = [s / len(chances) for s in sums]
-    assert shares.maximise(chances, before, steps=7) == pytest.approx(pi)
+    assert prior._maximise(chances, before, steps=7) == pytest.approx(pi)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_shares_are_a_distribution(seed: int, count: int) -> None:
     chances = rng.stream("test.em.any", seed).dirichlet(np.ones(count), 30)
-    found = shares.maximise(chances, np.full(count, 1 / count))
+    found = prior._maximise(chances, np.full(count, 1 / count))
     assert found.sum() == pytest.approx(1)
     assert (found >= 0).all()
 
@@ -74,7 +74,7 @@ def test_shares_are_a_distribution(seed: int, count: int) -> None:
 def test_the_share_of_changed_inputs_is_found_without_labels(share: float) -> None:
     pool, _, moved = scanned(1500, share, 7)
     one = bank()
-    found = shares.estimate(one.facts.features, one.operators, 2, pool.features)
+    found = prior._shares_of_operators(one.facts.features, one.operators, 2, pool.features)
     assert found[1] == pytest.approx(moved.mean(), abs=0.05)  # the ridge keeps the classifier from being sure
 
 
@@ -103,15 +103,15 @@ def test_the_rate_of_weighted_rows_by_hand() -> None:
     """Budget one half: the first row (0.25), and half of the second's 0.5."""
     scores, faults = np.array([3.0, 2.0, 1.0]), np.array([True, False, True])
     portion = np.array([0.25, 0.5, 0.25])
-    assert prior.rates(scores, faults, portion, (0.5, 1.0)) == pytest.approx([0.25 / 0.5, 0.5])
-    assert prior.gain(scores, scores, faults, portion) == 0
+    assert prior._rates(scores, faults, portion, (0.5, 1.0)) == pytest.approx([0.25 / 0.5, 0.5])
+    assert prior._gain(scores, scores, faults, portion) == 0
 
 
 def test_each_half_is_judged_by_the_head_of_the_other() -> None:
     """Re-derived half by half and row by row."""
     one = bank(200)
     weights = torch.ones(200, dtype=torch.float64)
-    head, odds = prior.crossfit(one, weights, 30.0)
+    head, odds = prior._crossfit(one, weights, 30.0)
     x = np.column_stack([one.facts.features, np.ones(200)]).astype(np.float64)
     heads = []
     for half in (1, 0):
@@ -119,7 +119,7 @@ def test_each_half_is_judged_by_the_head_of_the_other() -> None:
         outputs = one.facts.only(rows).outputs
         aims = outputs.aims(torch.from_numpy(one.labels[rows]))
         arguments = torch.from_numpy(x[rows]), outputs, aims, weights[rows], 30.0
-        heads.append(quick_head(*arguments, steps=prior.STEPS).numpy())
+        heads.append(quick_head(*arguments, steps=prior.HEAD_STEPS).numpy())
         assert heads[-1] == pytest.approx(learner.corrected_head(*arguments).numpy(), abs=1e-3)
     assert head.numpy() == pytest.approx((heads[0] + heads[1]) / 2, abs=1e-5)  # in single precision
     for i in range(0, 200, 17):

@@ -14,8 +14,8 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.mutate.pools import nss_pool
 from neurotest.runs.store import Run
-from neurotest.select import select
-from neurotest.select.adaptive import labelling, loop, proposals, rounds, stored
+from neurotest.select import exchange, select
+from neurotest.select.adaptive import labelling, loop, rounds, stored
 
 pytestmark = pytest.mark.plain
 
@@ -82,7 +82,7 @@ def test_a_crash_between_two_rounds_loses_nothing(
         raise RuntimeError("power cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(rounds, "_pictures", die)
+        patch.setattr(rounds, "_images", die)
         with pytest.raises(RuntimeError):
             rounds.resume(begun)
     after = rounds.resume(begun)
@@ -149,7 +149,7 @@ def test_other_runs_and_damage(begun: Path, tmp_path: Path) -> None:
     select("zoo:mnist-lenet1", ArraySource(x), "deepgini", 5, out=tmp_path / "other")
     with pytest.raises(BadInput, match="no adaptive selection"):
         rounds.resume(tmp_path / "other")
-    (begun / proposals.FACTS).write_bytes(b"nothing")
+    (begun / exchange.FACTS).write_bytes(b"nothing")
     with pytest.raises(BadInput, match="damaged"):
         rounds.resume(begun)
 
@@ -179,7 +179,7 @@ def test_whoever_dies_between_a_rounds_rows_and_its_pictures_gets_both(
             with pytest.raises(Death):
                 rounds.resume(begun)
         with Run.open(begun) as run:
-            assert len(proposals.rounds_of(run)) == 1
+            assert len(exchange.rounds_of(run)) == 1
     proposal = rounds.resume(begun)
     assert (proposal["round"], proposal["again"]) == (2, False)
     with Run.open(begun) as run:
@@ -234,7 +234,7 @@ def test_a_run_of_a_version_without_a_prior_goes_on_as_it_was(pool: ArraySource,
     select("zoo:mnist-lenet1", blind, "adaptive:prior=none", 15, out=tmp_path / "run", files=0)
     with Run.open(tmp_path / "run", write=True) as run:
         run[stored.SETTINGS] = {name: value for name, value in run[stored.SETTINGS].items() if name != "prior"}
-        run[proposals.ROUNDS] = [{k: v for k, v in r.items() if k != "expected_faults"} for r in run[proposals.ROUNDS]]
+        run[exchange.ROUNDS] = [{k: v for k, v in r.items() if k != "expected_faults"} for r in run[exchange.ROUNDS]]
     learner = loop("zoo:mnist-lenet1", blind, prior=None)
     first = learner.propose(15)
     assert np.array_equal(first, np.argsort(-learner.gini.numpy(), kind="stable")[:15])

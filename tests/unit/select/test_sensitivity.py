@@ -14,7 +14,7 @@ from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.pools import nss_pool
 from neurotest.select.api import rank, select
 from neurotest.select.scorer import Partner, Pool, sample_first
-from neurotest.select.sensitivity import NSS, Sensitivity
+from neurotest.select.sensitivity import NSS, _Sensitivity
 from neurotest.target import Target, Trace
 
 pytestmark = pytest.mark.by_hand
@@ -26,7 +26,7 @@ THERE = [[0.3, 0.4], [0.2, 0.4], [0.3, 0.3], [0.7, 0.45]]
 
 def fed(method: NSS, here: list[list[float]], *there: list[list[float]], batch: int = 100) -> np.ndarray:
     """The scores a state gives when it is fed these activations."""
-    state = Sensitivity(method, len(here))
+    state = _Sensitivity(method, len(here))
 
     def trace(values: list[list[float]]) -> Trace:
         return Trace(torch.zeros(len(values), 2), {method.want: {"layer": torch.tensor(values)}})

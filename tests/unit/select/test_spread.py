@@ -10,8 +10,8 @@ from torch import nn
 from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.select import select
-from neurotest.select.spread import disperse
-from neurotest.stats.neighbours import nearest_other
+from neurotest.select.spread import _disperse
+from neurotest.stats.distances import nearest_other
 from neurotest.target import Target
 
 from .subjects import centred as target
@@ -28,11 +28,11 @@ def crowded() -> ArraySource:
 
 def test_by_hand() -> None:
     points = np.array([[0.0], [0.1], [5.0], [5.1], [10.0]])
-    assert disperse(points, 3, reach=1.0).tolist() == [0, 2, 4]
-    assert disperse(points, 5, reach=1.0).tolist()[:3] == [0, 2, 4]
-    assert sorted(disperse(points, 5, reach=1.0)) == [0, 1, 2, 3, 4]
-    assert disperse(points, 3, reach=1e-9).tolist() == [0, 1, 2]  # nothing is near: the order stays
-    assert disperse(np.zeros((3, 1)), 3, reach=0.0).tolist() == [0, 1, 2]
+    assert _disperse(points, 3, reach=1.0).tolist() == [0, 2, 4]
+    assert _disperse(points, 5, reach=1.0).tolist()[:3] == [0, 2, 4]
+    assert sorted(_disperse(points, 5, reach=1.0)) == [0, 1, 2, 3, 4]
+    assert _disperse(points, 3, reach=1e-9).tolist() == [0, 1, 2]  # nothing is near: the order stays
+    assert _disperse(np.zeros((3, 1)), 3, reach=0.0).tolist() == [0, 1, 2]
 
 
 def test_nearest_other() -> None:

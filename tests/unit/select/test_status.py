@@ -17,7 +17,7 @@ from neurotest.runs.store import Run
 from neurotest.select import select
 from neurotest.select.adaptive import rounds
 from neurotest.select.adaptive.remaining import Remaining
-from neurotest.select.adaptive.status import advise, as_many_random, status
+from neurotest.select.adaptive.rounds import advise, as_many_random, status
 from neurotest.target import Target
 
 pytestmark = pytest.mark.plain

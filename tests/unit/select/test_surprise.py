@@ -13,7 +13,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.measure.context import Traces
 from neurotest.select import compare, select
-from neurotest.select.surprise import steady
+from neurotest.select.scorer import steady
 from neurotest.target import Probe, Want
 
 from .subjects import centred as target

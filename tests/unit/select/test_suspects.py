@@ -16,7 +16,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.measure.answers import log_softmax
 from neurotest.report import write_report
-from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, Mistakes, evidence, label_mistakes, wrong_share
+from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, _label_mistakes, _Mistakes, _wrong_share, evidence
 
 pytestmark = pytest.mark.by_hand
 
@@ -32,7 +32,7 @@ def test_by_hand() -> None:
     assert result.margin == pytest.approx([first, math.log(0.2 / 0.8), math.log(0.75 / 0.25)])
     assert result.suggested.tolist() == [1, 0, 0]
     # Of the inputs of class 0, 3 % get label 1 by mistake: three times more than usual, on top of the usual.
-    often = evidence(log_probs, labels, np.arange(3), features, labels, Mistakes(np.array([0]), np.array([1]), np.array([0.03])))
+    often = evidence(log_probs, labels, np.arange(3), features, labels, _Mistakes(np.array([0]), np.array([1]), np.array([0.03])))
     assert often.margin == pytest.approx([first, math.log(0.2 / 0.8) + math.log(4), math.log(3) + math.log(4)])
 
 
@@ -40,7 +40,7 @@ def test_mistakes_are_read_from_the_surer_half() -> None:
     """Of eight inputs taken for class 0, the four surest count, two of them with label 1."""
     chances = np.array([0.999, 0.999, 0.999, 0.999, 0.6, 0.6, 0.6, 0.6])
     log_probs = np.log(np.stack([chances, 1 - chances], axis=1))
-    shares = label_mistakes(log_probs, np.array([1, 1, 0, 0, 1, 1, 1, 1]))
+    shares = _label_mistakes(log_probs, np.array([1, 1, 0, 0, 1, 1, 1, 1]))
     assert (shares.true.tolist(), shares.given.tolist()) == ([0], [1])
     assert shares.share == pytest.approx([(2 - 0.004 - math.sqrt(1.004)) / 4])
 
@@ -59,7 +59,7 @@ def test_mistakes_are_those_of_a_table_of_all_pairs(seed: int, n: int, classes: 
                 foretold = sum(math.exp(log_probs[row, other]) for row in surer)
                 excess = sum(labels[row] == other for row in surer) - foretold - math.sqrt(foretold + 1)
                 table[true, other] = max(0, excess) / len(surer)
-    prior = label_mistakes(log_probs, labels).prior(labels, classes)
+    prior = _label_mistakes(log_probs, labels).prior(labels, classes)
     assert prior == pytest.approx(np.log1p(table / 0.01)[:, labels].T)
 
 
@@ -106,10 +106,10 @@ def test_the_share_is_read_from_the_surest() -> None:
     agrees = np.ones(400, dtype=bool)
     agrees[:4] = False
     agrees[100:250] = False  # the network's own mistakes, where it is not sure
-    share = wrong_share(confidence, agrees)
+    share = _wrong_share(confidence, agrees)
     assert share.value == pytest.approx(0.04)
     assert 0.01 < share.low < 0.04 < share.high < 0.11
-    assert wrong_share(np.full(400, 0.9), np.arange(400) >= 10).value == pytest.approx(0)  # ten in a hundred are foretold
+    assert _wrong_share(np.full(400, 0.9), np.arange(400) >= 10).value == pytest.approx(0)  # ten in a hundred are foretold
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from neurotest.errors import BadInput
 from neurotest.semantics.describe import attributes
-from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, Dissection, sentence
+from neurotest.semantics.describe.attributes import STARTS, WIDTH, Attributes, _Dissection, sentence
 from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, Probes, probes
 from neurotest.semantics.descriptions import UNKNOWN, describe
 from neurotest.target import Target
@@ -124,11 +124,11 @@ def test_neurons_that_answer_to_nothing_are_unknown() -> None:
     assert sum(row.text == UNKNOWN for row in table) >= 0.95 * len(table)
 
 
-def dissected(together: dict[str, list[int]], true: int, lit: int = 100) -> Dissection:
+def dissected(together: dict[str, list[int]], true: int, lit: int = 100) -> _Dissection:
     meet = np.zeros((1, WIDTH), dtype=np.int64)
     for family, counts in together.items():
         meet[0, STARTS[family] : STARTS[family] + len(counts)] = counts
-    return Dissection(meet, np.array([lit]), np.full(WIDTH, true), 10_000, np.array([100.0]))
+    return _Dissection(meet, np.array([lit]), np.full(WIDTH, true), 10_000, np.array([100.0]))
 
 
 def test_intersections_by_hand() -> None:

@@ -12,23 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
-from neurotest.semantics.describe.caption import (
+from neurotest.semantics.describe.corpus import _annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
+from neurotest.semantics.describe.milan import (
     ODD,
     SPECIAL,
     START,
     STOP,
-    Decoder,
-    LanguageModel,
-    Vocabulary,
-    beam,
-    best_descriptions,
-    joined,
-    tokens,
-    train_module,
-    until_stop,
+    Milan,
+    _beam,
+    _best_descriptions,
+    _Decoder,
+    _Decoders,
+    _joined,
+    _LanguageModel,
+    _tokens,
+    _train_module,
+    _until_stop,
+    _Vocabulary,
 )  # fmt: skip
-from neurotest.semantics.describe.corpus import annotated, annotated_pairs, annotator, attribute_pairs, class_pairs
-from neurotest.semantics.describe.milan import Decoders, Milan
 from neurotest.semantics.descriptions import describe
 
 pytestmark = pytest.mark.by_hand
@@ -37,20 +38,20 @@ pytestmark = pytest.mark.by_hand
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["red", "t-shirt", ",", "7", "ankle", "boot", ";"]), max_size=8))
 def test_words_there_and_back(words: list[str]) -> None:
-    vocabulary = Vocabulary.of([joined(words), "red"])
-    assert tokens(joined(words)) == words
-    (row,) = vocabulary.encode([joined(words)])
-    assert vocabulary.decode(row.tolist()) == joined(words)
+    vocabulary = _Vocabulary.of([_joined(words), "red"])
+    assert _tokens(_joined(words)) == words
+    (row,) = vocabulary.encode([_joined(words)])
+    assert vocabulary.decode(row.tolist()) == _joined(words)
     assert vocabulary.words[:3] == SPECIAL
     assert vocabulary.encode(["xyzzy"])[0, 0] == ODD
 
 
-def small(words: int = 5, seed: int = 0) -> tuple[Decoder, LanguageModel]:
+def small(words: int = 5, seed: int = 0) -> tuple[_Decoder, _LanguageModel]:
     torch.manual_seed(seed)
-    decoder = Decoder(words, 3, embedding=4, hidden=6).eval()
+    decoder = _Decoder(words, 3, embedding=4, hidden=6).eval()
     with torch.no_grad():
         decoder.out.weight.mul_(6)  # decided enough for an order
-    return decoder, LanguageModel(words, embedding=4, hidden=6).eval()
+    return decoder, _LanguageModel(words, embedding=4, hidden=6).eval()
 
 
 def sequences(words: int, length: int) -> list[tuple[int, ...]]:
@@ -69,17 +70,17 @@ def test_probabilities_of_all_descriptions_sum_to_one() -> None:
     vectors = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(1)).expand(len(rows), -1, -1)
     with torch.no_grad():
         for logs in (decoder(vectors, rows), language(rows)):
-            assert float((logs * until_stop(rows)).sum(dim=1).exp().sum()) == pytest.approx(1, abs=1e-4)
+            assert float((logs * _until_stop(rows)).sum(dim=1).exp().sum()) == pytest.approx(1, abs=1e-4)
 
 
 def test_a_wide_beam_finds_what_enumeration_finds() -> None:
     decoder, _ = small(5)
     vectors = torch.randn(3, 4, 3, generator=torch.Generator().manual_seed(2))
     rows = torch.tensor(sequences(5, 2))
-    words, likely = beam(decoder, vectors, width=5, length=2)
+    words, likely = _beam(decoder, vectors, width=5, length=2)
     for n in range(3):
         with torch.no_grad():
-            logs = (decoder(vectors[n : n + 1].expand(len(rows), -1, -1), rows) * until_stop(rows)).sum(dim=1)
+            logs = (decoder(vectors[n : n + 1].expand(len(rows), -1, -1), rows) * _until_stop(rows)).sum(dim=1)
         # Width 5 keeps every first word of 5, so the likeliest description cannot be lost at the first step.
         best = rows[logs.argmax()].tolist()
         assert words[n, 0].tolist() == best
@@ -90,29 +91,29 @@ def test_a_wide_beam_finds_what_enumeration_finds() -> None:
 def test_reranking_by_hand() -> None:
     """The description with the largest log p(d | R) - T log p(d) of the beam, computed here one by one."""
     decoder, language = small(5, seed=3)
-    vocabulary = Vocabulary((*SPECIAL, "a", "b"))
+    vocabulary = _Vocabulary((*SPECIAL, "a", "b"))
     vectors = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(4))
     for temperature in (0.0, 0.2, 1.0):
-        descriptions = best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
-        words, likely = beam(decoder, vectors, width=5)
+        descriptions = _best_descriptions(decoder, language, vocabulary, vectors, width=5, temperature=temperature)
+        words, likely = _beam(decoder, vectors, width=5)
         for n in range(2):
             with torch.no_grad():
-                common = (language(words[n]) * until_stop(words[n])).sum(dim=1)
+                common = (language(words[n]) * _until_stop(words[n])).sum(dim=1)
             best = int((likely[n] - temperature * common).argmax())
             assert descriptions[n][0] == vocabulary.decode(words[n, best].tolist())
-            per_word = float((likely[n, best] / until_stop(words[n])[best].sum()).exp())
+            per_word = float((likely[n, best] / _until_stop(words[n])[best].sum()).exp())
             assert descriptions[n][1] == pytest.approx(per_word, rel=1e-4)
 
 
 def test_decoders_learn_what_vectors_say() -> None:
     texts = ["red areas", "vertical lines", "ankle boot, bag"]
-    vocabulary = Vocabulary.of(texts)
+    vocabulary = _Vocabulary.of(texts)
     words = vocabulary.encode(texts)
     generator = torch.Generator().manual_seed(0)
     torch.manual_seed(0)
     decoder, language = (
-        Decoder(len(vocabulary.words), 3, embedding=16, hidden=24),
-        LanguageModel(len(vocabulary.words), embedding=8, hidden=8),
+        _Decoder(len(vocabulary.words), 3, embedding=16, hidden=24),
+        _LanguageModel(len(vocabulary.words), embedding=8, hidden=8),
     )
 
     def batches() -> list[tuple[torch.Tensor, torch.Tensor]]:
@@ -121,10 +122,10 @@ def test_decoders_learn_what_vectors_say() -> None:
             (torch.eye(3)[rows].unsqueeze(1) + 0.2 * torch.randn(24, 6, 3, generator=generator), words[rows]) for _ in range(80)
         ]
 
-    losses = train_module(decoder, batches(), rate=1e-2)
-    train_module(language, [(w,) for _, w in batches()[:30]])
+    losses = _train_module(decoder, batches(), rate=1e-2)
+    _train_module(language, [(w,) for _, w in batches()[:30]])
     assert np.mean(losses[-5:]) < 0.3 * np.mean(losses[:5])
-    decoders = Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
+    decoders = _Decoders(decoder, language, vocabulary, torch.zeros(3), torch.ones(3))
     descriptions = decoders.describe(torch.eye(3).unsqueeze(1).expand(-1, 6, -1), width=10, temperature=0.2)
     assert [text for text, _ in descriptions] == texts
     assert all(0 < score <= 1 for _, score in descriptions)
@@ -133,7 +134,7 @@ def test_decoders_learn_what_vectors_say() -> None:
 
 
 def test_start_is_never_said_after_training() -> None:
-    assert START not in Vocabulary.of(["red"]).encode(["red red"]).tolist()[0]
+    assert START not in _Vocabulary.of(["red"]).encode(["red red"]).tolist()[0]
 
 
 # -- the corpus
@@ -191,7 +192,7 @@ def annotated_folder(root: Path) -> Path:
 
 
 def test_human_annotations_are_read(tmp_path: Path) -> None:
-    first, second = annotated(annotated_folder(tmp_path / "a"))
+    first, second = _annotated(annotated_folder(tmp_path / "a"))
     assert list(first[2]) == ["dark things", "night"]
     assert list(second[2]) == ["bright"]
     assert first[1].shape == (3, 28, 28)
@@ -205,12 +206,12 @@ def test_annotations_that_do_not_fit(tmp_path: Path) -> None:
     root = annotated_folder(tmp_path / "a")
     np.save(root / "layer1" / "masks.npy", np.zeros((2, 3, 1, 5, 5), np.uint8))
     with pytest.raises(BadInput, match="do not belong together"):
-        list(annotated(root))
+        list(_annotated(root))
     (root / "layer1" / "images.npy").unlink()
     with pytest.raises(BadInput, match="cannot be read"):
-        list(annotated(root))
+        list(_annotated(root))
     with pytest.raises(BadInput, match="cannot be read as a table"):
-        list(annotated(tmp_path))
+        list(_annotated(tmp_path))
 
 
 def test_the_describer_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

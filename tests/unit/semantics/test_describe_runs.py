@@ -79,7 +79,7 @@ def test_a_resumed_run_is_what_it_would_have_been(tmp_path: Path, batches: int) 
 def test_a_crash_while_the_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded(target(), source(), "class-profile", None, out=tmp_path / "whole", **SETTINGS)
     with monkeypatch.context() as patch:
-        patch.setattr("neurotest.semantics.describe.record.write_rating", lambda *a, **k: 1 / 0)
+        patch.setattr("neurotest.semantics.describe.record._write_rating", lambda *a, **k: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             recorded(target(), source(), "class-profile", None, out=tmp_path / "run", **SETTINGS)
     resume(tmp_path / "run")

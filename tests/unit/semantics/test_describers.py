@@ -16,9 +16,9 @@ from tests.unit.semantics.subjects import CLASSES, source, target
 
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
-from neurotest.semantics.describe.clip import soft_wpmi
-from neurotest.semantics.describe.concepts import areas
-from neurotest.semantics.describe.profile import ClassProfile, lift_of, selectivity
+from neurotest.semantics.describe.clip import _soft_wpmi
+from neurotest.semantics.describe.concepts import _areas
+from neurotest.semantics.describe.profile import ClassProfile, _lift_of, _selectivity
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
 
 pytestmark = pytest.mark.by_hand
@@ -36,10 +36,10 @@ def texts(method: object, data: ArraySource | None = None, layer: str = "fc", **
 
 def test_class_profile_by_hand() -> None:
     means = np.array([[4.0, 1.0], [0.0, 1.0], [2.0, 1.0], [np.nan, np.nan]])  # the last class was never seen
-    assert lift_of(means).tolist() == [[2.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
-    assert selectivity(np.array([2.0, 0.0, 1.0])) == pytest.approx((2 - 0.5) / (2 + 0.5))
-    assert selectivity(np.array([1.0, 1.0])) == 0
-    assert selectivity(np.array([0.0, 0.0])) == 0
+    assert _lift_of(means).tolist() == [[2.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]
+    assert _selectivity(np.array([2.0, 0.0, 1.0])) == pytest.approx((2 - 0.5) / (2 + 0.5))
+    assert _selectivity(np.array([1.0, 1.0])) == 0
+    assert _selectivity(np.array([0.0, 0.0])) == 0
 
 
 def test_class_profile_names_the_right_classes_and_the_dead() -> None:
@@ -69,7 +69,7 @@ def test_class_profile_against_a_loop() -> None:
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=2, max_size=6))
 def test_lifts_average_one(rows: list[list[float]]) -> None:
-    lifts = lift_of(np.array(rows))
+    lifts = _lift_of(np.array(rows))
     assert np.allclose(lifts.mean(axis=0), 1)
     assert (lifts <= len(rows) + 1e-9).all()
 
@@ -130,7 +130,7 @@ def test_auc_is_the_share_of_pairs_in_order(seed: int, count: int) -> None:
     random = np.random.default_rng(seed)
     values = random.integers(0, 5, (15, 2)).astype(np.float32)
     groups = np.concatenate([np.arange(count), random.integers(-1, count, 15 - count)])
-    area, _ = areas(values, groups, count)
+    area, _ = _areas(values, groups, count)
     for c in range(count):
         for neuron in range(2):
             own, rest = values[groups == c, neuron], values[groups != c, neuron]
@@ -224,7 +224,7 @@ def test_soft_wpmi_against_the_definition() -> None:
     random = np.random.default_rng(0)
     similarity = random.uniform(-1, 1, (30, 5))
     index = np.stack([random.permutation(30)[:10] for _ in range(4)])
-    score = soft_wpmi(similarity, index)
+    score = _soft_wpmi(similarity, index)
     expected = np.zeros((4, 5))
     for neuron in range(4):
         for word in range(5):
@@ -243,7 +243,7 @@ def test_soft_wpmi_follows_the_words(seed: int) -> None:
     random = np.random.default_rng(seed)
     similarity, index = random.uniform(-1, 1, (20, 4)), np.stack([random.permutation(20)[:6] for _ in range(3)])
     order, rows = random.permutation(4), random.permutation(3)
-    assert np.allclose(soft_wpmi(similarity[:, order], index[rows]), soft_wpmi(similarity, index)[rows][:, order])
+    assert np.allclose(_soft_wpmi(similarity[:, order], index[rows]), _soft_wpmi(similarity, index)[rows][:, order])
 
 
 def clip_files(root: Path, data: ArraySource) -> dict[str, str]:
@@ -285,8 +285,8 @@ def test_clip_dissect_bad_input(tmp_path: Path) -> None:
 
 def test_a_pipe_in_place_of_a_file_is_refused_and_nobody_waits(tmp_path: Path) -> None:
     """It would never end."""
-    from neurotest.semantics.describe.clip import embeddings, words
-    from neurotest.semantics.describe.corpus import annotated
+    from neurotest.semantics.describe.clip import _embeddings, _words
+    from neurotest.semantics.describe.corpus import _annotated
     from neurotest.semantics.describe.material import content_hash
     from neurotest.semantics.descriptions import read_rows
 
@@ -294,8 +294,8 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_nobody_waits(tmp_path: Path) -
     os.mkfifo(pipe)
     (tmp_path / "model.json").symlink_to(pipe)
     readers: list[Callable[[], object]] = [
-        lambda: words(str(pipe)), lambda: embeddings(str(pipe), "texts"), lambda: read_rows(pipe, ()),
-        lambda: content_hash(str(pipe)), lambda: list(annotated(tmp_path)), lambda: words(str(tmp_path / "model.json")),
+        lambda: _words(str(pipe)), lambda: _embeddings(str(pipe), "texts"), lambda: read_rows(pipe, ()),
+        lambda: content_hash(str(pipe)), lambda: list(_annotated(tmp_path)), lambda: _words(str(tmp_path / "model.json")),
     ]  # fmt: skip
     for read in readers:
         with pytest.raises(BadInput, match="a pipe or a device"):

@@ -13,7 +13,7 @@ from tests.unit.semantics.subjects import CLASSES, source, target
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.semantics.describe.material import Material
-from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description, Descriptions, describe, plain
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions, NeuronDescription, describe, plain
 
 pytestmark = pytest.mark.plain
 
@@ -24,7 +24,7 @@ def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def table(*texts: str) -> Descriptions:
-    rows = [Description("relu", n, text, 0.5, "by hand") for n, text in enumerate(texts)]
+    rows = [NeuronDescription("relu", n, text, 0.5, "by hand") for n, text in enumerate(texts)]
     return Descriptions.of(target(), {"relu": 5, "fc": 4}, rows, "by hand")
 
 
@@ -32,7 +32,7 @@ def test_lookup() -> None:
     descriptions = table("red", UNKNOWN, DEAD)
     assert descriptions["relu", 0].text == "red"
     assert [descriptions["relu", n].known for n in range(3)] == [True, False, False]
-    assert descriptions["relu", 4] == Description("relu", 4, UNKNOWN, 0.0, "by hand")
+    assert descriptions["relu", 4] == NeuronDescription("relu", 4, UNKNOWN, 0.0, "by hand")
     assert len(list(descriptions)) == len(descriptions) == 9
     with pytest.raises(BadInput, match="'conv' has no descriptions"):
         descriptions["conv", 0]

@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from neurotest import registry
 from neurotest.errors import BadInput
-from neurotest.semantics import encoders, wordnet
-from neurotest.semantics.descriptions import Description, Descriptions
-from neurotest.semantics.dissimilarity import Comparer, Comparison, Mode
-from neurotest.semantics.paths import Paths
+from neurotest.semantics import encoders
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
+from neurotest.semantics.paths import Mode, PathComparer, PathComparison, Paths
 from neurotest.target import Layer
 
 pytestmark = pytest.mark.by_hand
@@ -30,7 +29,7 @@ def layers() -> list[Layer]:
 
 
 def bank() -> Descriptions:
-    rows = {(name, i): Description(name, i, t, 1.0, "x") for name, ts in TEXTS.items() for i, t in enumerate(ts)}
+    rows = {(name, i): NeuronDescription(name, i, t, 1.0, "x") for name, ts in TEXTS.items() for i, t in enumerate(ts)}
     return Descriptions("f", dict.fromkeys(TEXTS, 3), rows)
 
 
@@ -40,8 +39,8 @@ def paths(units: list[list[int]], labels: list[list[int]] | None = None) -> Path
     return Paths(neurons, np.zeros(neurons.shape, np.float32), classes, classes[:, 0])
 
 
-def comparer(**settings: Any) -> Comparer:
-    return Comparison(**settings).start(layers(), bank(), CLASSES)
+def comparer(**settings: Any) -> PathComparer:
+    return PathComparison(**settings).start(layers(), bank(), CLASSES)
 
 
 def test_jaccard_on_neurons_by_hand() -> None:
@@ -50,7 +49,9 @@ def test_jaccard_on_neurons_by_hand() -> None:
     five = Paths(np.zeros((1, 5, 1), int), np.zeros((1, 5, 1), np.float32), np.zeros((1, 1), int), np.zeros(1, int))
     moved = Paths(np.array([[[0], [0], [0], [1], [1]]]), five.scores, five.labels, five.classes)
     # the values the specification lists for five layers: 3 of 5 shared is 3 / 7
-    assert Comparison(distance="jaccard").start(layers(), None, None).similarity(five, moved).tolist() == pytest.approx([3 / 7])
+    assert PathComparison(distance="jaccard").start(layers(), None, None).similarity(five, moved).tolist() == pytest.approx(
+        [3 / 7]
+    )
 
 
 def test_jaccard_counts_neurons_of_a_layer_whatever_their_order() -> None:
@@ -74,7 +75,7 @@ def test_a_label_counts_only_where_it_belongs_to_the_path(distance: str) -> None
 
 
 def test_label_only_sees_no_neurons() -> None:
-    labels = Comparison(mode="label-only").start(layers(), None, CLASSES)
+    labels = PathComparison(mode="label-only").start(layers(), None, CLASSES)
     assert labels.similarity(paths([[0, 0]]), paths([[2, 2]])).tolist() == [1.0]
 
 
@@ -130,7 +131,7 @@ def test_lsa_against_scikit_learns_own_cosines() -> None:
     svd = TruncatedSVD(3, random_state=0).fit(words.fit_transform(every))
     texts = ["a photo with red stripes, cat", "a photo with blue dots, cat"]
     expected = cosine_similarity(svd.transform(words.transform(texts)))[0, 1]
-    similarity = Comparison(encoder="lsa:3").start(layers(), bank(), None).similarity(paths([[0, 1]]), paths([[1, 1]]))
+    similarity = PathComparison(encoder="lsa:3").start(layers(), bank(), None).similarity(paths([[0, 1]]), paths([[1, 1]]))
     assert similarity[0] == pytest.approx(expected, abs=1e-5)
 
 
@@ -166,7 +167,7 @@ def test_wu_and_palmer_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "index.noun").write_text(NOUNS)
     (tmp_path / "data.noun").write_text(SYNSETS)
     monkeypatch.setenv("NEUROTEST_WORDNET", str(tmp_path))
-    net = wordnet.read()
+    net = encoders._wordnet()
     assert net.similarity("cat", "dog") == pytest.approx(4 / 6)  # depths 3 and 3, meeting at depth 2
     assert net.similarity("cats", "animal") == pytest.approx(4 / 5)
     assert net.similarity("cat", "lorry") == 0
@@ -198,16 +199,16 @@ def test_a_missing_wordnet_and_a_missing_package_are_told_and_replaced_only_when
 
 def test_class_names_are_needed_for_labels_and_must_differ() -> None:
     with pytest.raises(BadInput, match="--classes"):
-        Comparison(mode="with-label").start(layers(), bank(), None)
+        PathComparison(mode="with-label").start(layers(), bank(), None)
     with pytest.raises(BadInput, match="twice"):
-        Comparison(mode="with-label").start(layers(), bank(), ("cat", "cat", "dog"))
-    Comparison(mode="no-label").start(layers(), bank(), None)
+        PathComparison(mode="with-label").start(layers(), bank(), ("cat", "cat", "dog"))
+    PathComparison(mode="no-label").start(layers(), bank(), None)
 
 
 @pytest.mark.parametrize("bad", [{"mode": "labels"}, {"distance": "cosine"}, {"labels": 9}])
 def test_bad_settings_are_told(bad: dict[str, Any]) -> None:
     with pytest.raises(BadInput, match=next(iter(bad))):
-        Comparison(**bad)
+        PathComparison(**bad)
 
 
 def test_an_encoder_that_gives_something_else_is_refused() -> None:

@@ -14,8 +14,8 @@ from neurotest.attribute.conductance import Attribution
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.semantics.critical import Critic, path_layers
-from neurotest.semantics.descriptions import DEAD, Description, Descriptions
-from neurotest.semantics.paths import Paths, Reader, sentence
+from neurotest.semantics.descriptions import DEAD, Descriptions, NeuronDescription
+from neurotest.semantics.paths import PathReader, Paths, _sentence
 from neurotest.target import Target
 
 
@@ -76,39 +76,39 @@ def test_inside_of_a_residual_block_is_skipped() -> None:
 def test_a_near_tie_keeps_the_references_neuron_and_a_clear_one_does_not() -> None:
     target, x = network(), torch.rand(3, 1, 8, 8)
     critic = Fixed(target, [[1.0, 0.99, 0.0, 0.0], [1.0, 0.97, 0.0, 0.0], [-0.5, -0.505, -2.0, -3.0]])
-    reader = Reader(critic)
+    reader = PathReader(critic)
     assert reader.mutants(x, paths([1, 1, 1])).units[:, 0, 0].tolist() == [1, 0, 1]
-    assert Reader(critic, margin=0.0).mutants(x, paths([1, 1, 1])).units[:, 0, 0].tolist() == [0, 0, 0]
+    assert PathReader(critic, margin=0.0).mutants(x, paths([1, 1, 1])).units[:, 0, 0].tolist() == [0, 0, 0]
     assert reader.mutants(x, paths([1, 1, 1])).scores[:, 0, 0].tolist() == pytest.approx([0.99, 1.0, -0.505])  # as they are
 
 
 def test_the_class_that_is_attributed_is_the_references() -> None:
     target, x = network(), torch.rand(2, 1, 8, 8)
     critic = Fixed(target, [[1.0, 0, 0, 0]] * 2)
-    Reader(critic).mutants(x, paths([0, 0], [2, 1]))
+    PathReader(critic).mutants(x, paths([0, 0], [2, 1]))
     assert critic.asked == [2, 1]
-    Reader(critic, target="own").mutants(x, paths([0, 0], [2, 1]), torch.tensor([0, 0]))
+    PathReader(critic, target="own").mutants(x, paths([0, 0], [2, 1]), torch.tensor([0, 0]))
     assert critic.asked == [0, 0]
-    Reader(critic, target="true").references(x, np.array([1, -1]))
+    PathReader(critic, target="true").references(x, np.array([1, -1]))
     assert critic.asked[0] == 1
 
 
 def test_dead_neurons_never_decide() -> None:
     target = network()
-    rows = [Description("1", 0, DEAD, 0.0, "x")]
+    rows = [NeuronDescription("1", 0, DEAD, 0.0, "x")]
     bank = Descriptions.of(target, {"1": 4}, rows, "x")
     critic = Fixed(target, [[9.0, 1.0, 2.0, 0.0]])
-    assert Reader(critic, dead=bank).references(torch.rand(1, 1, 8, 8)).units[0, 0].tolist() == [2]
-    every = Descriptions.of(target, {"1": 4}, [Description("1", i, DEAD, 0.0, "x") for i in range(4)], "x")
+    assert PathReader(critic, dead=bank).references(torch.rand(1, 1, 8, 8)).units[0, 0].tolist() == [2]
+    every = Descriptions.of(target, {"1": 4}, [NeuronDescription("1", i, DEAD, 0.0, "x") for i in range(4)], "x")
     with pytest.raises(BadInput, match="fewer than 1"):
-        Reader(critic, dead=every)
+        PathReader(critic, dead=every)
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 1000))
 def test_neurons_come_best_first(top: int, seed: int) -> None:
     scores = np.random.default_rng(seed).normal(size=(3, 4)).tolist()
-    read = Reader(Fixed(network(), scores), top=top).references(torch.rand(3, 1, 8, 8))
+    read = PathReader(Fixed(network(), scores), top=top).references(torch.rand(3, 1, 8, 8))
     for i in range(3):
         assert read.units[i, 0].tolist() == sorted(range(4), key=lambda u: -scores[i][u])[:top]
 
@@ -116,7 +116,7 @@ def test_neurons_come_best_first(top: int, seed: int) -> None:
 @pytest.mark.parametrize("bad", [{"top": 0}, {"margin": 1.0}, {"target": "mine"}])
 def test_bad_settings_are_told(bad: dict[str, object]) -> None:
     with pytest.raises(BadInput, match=next(iter(bad))):
-        Reader(Fixed(network(), [[0.0] * 4]), **bad)  # type: ignore[arg-type]
+        PathReader(Fixed(network(), [[0.0] * 4]), **bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("critical", ["conductance", "conductance:2", "gradient", "mask", "mask:1.0", "activation"])
@@ -144,7 +144,7 @@ def test_gradient_and_full_mask_are_the_same_and_exact_where_the_network_is_line
 
 def test_words_of_a_path() -> None:
     target = network()
-    bank = Descriptions.of(target, {"1": 4}, [Description("1", 2, "red stripes", 1.0, "x")], "x")
+    bank = Descriptions.of(target, {"1": 4}, [NeuronDescription("1", 2, "red stripes", 1.0, "x")], "x")
     text = paths([2], [1]).text(0, target.survey().find("1"), bank, ["cat", "dog", "cow"])
     assert text == "a photo of a cat with red stripes"
-    assert sentence([], ["cat"]) == "a photo of a cat"
+    assert _sentence([], ["cat"]) == "a photo of a cat"

@@ -16,9 +16,9 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.mutate.rules import Rules95
 from neurotest.semantics import threshold
-from neurotest.semantics.descriptions import Description, Descriptions
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.guidance import Guidance
-from neurotest.semantics.threshold import every_rule, stratified, tau
+from neurotest.semantics.threshold import _every_rule, _stratified, tau
 from neurotest.target import Target
 
 pytestmark = pytest.mark.by_hand
@@ -61,17 +61,17 @@ def test_something_is_always_below_and_never_everything(values: list[float], qua
 def test_a_stratified_sample_has_as_many_of_each_class() -> None:
     labels = np.array([0] * 50 + [1] * 5 + [2] * 20)
     source = ArraySource(np.zeros((75, 1, 4, 4), dtype=np.uint8), labels)
-    chosen = stratified(source, labels, 6, seed=0)
+    chosen = _stratified(source, labels, 6, seed=0)
     assert np.bincount(labels[chosen]).tolist() == [6, 5, 6]
     assert len(set(chosen.tolist())) == len(chosen)
     assert labels[chosen[:3]].tolist() == [0, 1, 2]  # so that a beginning of it is stratified, too
-    assert stratified(source, labels, 6, seed=0).tolist() == chosen.tolist()
+    assert _stratified(source, labels, 6, seed=0).tolist() == chosen.tolist()
     with pytest.raises(BadInput, match="per_class"):
-        stratified(source, labels, 0, seed=0)
+        _stratified(source, labels, 0, seed=0)
 
 
 def test_there_are_95_rules_and_each_is_drawn_once() -> None:
-    draws = every_rule(Rules95())
+    draws = _every_rule(Rules95())
     assert len(draws) == 95
     assert len({(int(k), *p) for k, p in zip(draws.kind, draws.parameters.tolist(), strict=True)}) == 95
 
@@ -83,7 +83,7 @@ def subject(seed: int = 0) -> tuple[Target, ArraySource, Descriptions]:
     random = np.random.default_rng(1)
     data = ArraySource(random.integers(0, 256, (12, 1, 12, 12)).astype(np.uint8), np.arange(12) % 3)
     words = ["red", "blue", "green", "stripes", "dots", "lines"]
-    rows = [Description(name, i, words[i], 1.0, "x") for name, n in (("1", 4), ("4", 6)) for i in range(n)]
+    rows = [NeuronDescription(name, i, words[i], 1.0, "x") for name, n in (("1", 4), ("4", 6)) for i in range(n)]
     return target, data, Descriptions.of(target, {"1": 4, "4": 6}, rows, "x")
 
 
@@ -98,7 +98,7 @@ def test_paths_of_the_sample_are_kept_by_content(tmp_path: Path, monkeypatch: py
     assert first.sample is not None
     assert (first.sample.images, first.sample.rules) == (6, 95)
     assert len(list((tmp_path / "paths").iterdir())) == 1
-    monkeypatch.setattr(threshold._Part, "_read", None)  # nothing is read again
+    monkeypatch.setattr(threshold.MutatedImages, "_read", None)  # nothing is read again
     again = guidance(bank).start(target, data)
     assert again.tau == first.tau
     assert guidance(bank, distance="text", encoder="tokens").start(target, data).threshold is not None  # of the same paths

@@ -15,9 +15,8 @@ from tests.waiting import until
 from neurotest.errors import BadInput
 from neurotest.runs import schema
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import rounds_of
-from neurotest.select.adaptive.rounds import resume
-from neurotest.select.adaptive.status import status
+from neurotest.select.adaptive.rounds import resume, status
+from neurotest.select.exchange import rounds_of
 from neurotest.serve.chooser import Chooser, Request, Selector
 from neurotest.serve.labelling import LEASE, Labelling
 from neurotest.serve.owner import Owner

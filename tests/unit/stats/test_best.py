@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurotest.stats.best import SAMPLE, Best
+from neurotest.stats.moments import SAMPLE, Best
 
 pytestmark = pytest.mark.plain
 SCORES = st.lists(st.integers(-5, 5).map(float), max_size=60)

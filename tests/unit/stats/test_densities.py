@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import gaussian_kde
 
 from neurotest.errors import BadInput
-from neurotest.stats.densities import Gaussian, Kernels, ledoit_wolf
-from neurotest.stats.neighbours import Points, nearest_other, squared_distances
+from neurotest.stats.distances import Gaussian, Kernels, Points, _ledoit_wolf, nearest_other, squared_distances
 
 
 @settings(max_examples=25, deadline=None)
@@ -35,7 +34,7 @@ def test_many_queries_are_searched_in_chunks(monkeypatch: pytest.MonkeyPatch) ->
     random = np.random.default_rng(0)
     queries, points = random.normal(size=(50, 3)), random.normal(size=(20, 3))
     whole = Points(points).nearest(queries)
-    monkeypatch.setattr("neurotest.stats.neighbours.CHUNK", 45)
+    monkeypatch.setattr("neurotest.stats.distances.CHUNK", 45)
     parts = Points(points).nearest(queries)
     assert (whole[1] == parts[1]).all()
 
@@ -77,7 +76,7 @@ def test_shrinkage_is_that_of_scikit_learn() -> None:
 
     points = np.random.default_rng(1).normal(size=(12, 6)) * np.arange(1, 7)
     centred = points - points.mean(axis=0)
-    assert ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9)
+    assert _ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
@@ -88,11 +87,11 @@ def test_shrinkage_on_every_scale(scale: float, shape: tuple[int, int]) -> None:
     points = scale * np.random.default_rng(2).normal(size=shape) * np.arange(1, shape[1] + 1)
     centred = points - points.mean(axis=0)
     # Of one neuron the sample is its own target, whatever the weight.
-    assert ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9, abs=1e-30)
+    assert _ledoit_wolf(centred) == pytest.approx(theirs(centred, assume_centered=True)[0], rel=1e-9, abs=1e-30)
 
 
 def test_without_spread_nothing_is_shrunk() -> None:
-    assert ledoit_wolf(np.zeros((4, 3))).tolist() == np.zeros((3, 3)).tolist()
+    assert _ledoit_wolf(np.zeros((4, 3))).tolist() == np.zeros((3, 3)).tolist()
 
 
 def plain_distance(apart: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -103,7 +102,7 @@ def plain_distance(apart: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 def test_few_points_have_the_shrunk_covariance_and_a_millionth_of_its_mean(scale: float) -> None:
     random = np.random.default_rng(0)
     points, values = scale * random.normal(size=(5, 9)), scale * random.normal(size=(7, 9))
-    covariance = ledoit_wolf(points - points.mean(axis=0))
+    covariance = _ledoit_wolf(points - points.mean(axis=0))
     covariance += 1e-6 * np.trace(covariance) / 9 * np.eye(9)
     gaussian = Gaussian(points)
     assert gaussian.shrunk
@@ -154,7 +153,7 @@ def test_kernels_of_one_width_by_plain_loops(monkeypatch: pytest.MonkeyPatch) ->
     ]
     assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
     assert not Kernels(points, 0.6).shrunk
-    monkeypatch.setattr("neurotest.stats.densities.CHUNK", 20)  # two values at a time
+    monkeypatch.setattr("neurotest.stats.distances.CHUNK", 20)  # two values at a time
     assert Kernels(points, 0.6).log_density(values) == pytest.approx(plain, rel=1e-10)
     assert Kernels(points).shrunk == Gaussian(points).shrunk
     assert Kernels(points[:2]).shrunk
@@ -212,7 +211,7 @@ def test_shrunk_kernels_are_normal_densities_of_the_shrunk_covariance() -> None:
 
     random = np.random.default_rng(0)
     points, values = random.normal(size=(4, 6)), random.normal(size=(5, 6))
-    covariance = ledoit_wolf(points - points.mean(axis=0))
+    covariance = _ledoit_wolf(points - points.mean(axis=0))
     covariance += 1e-6 * np.trace(covariance) / 6 * np.eye(6)
     covariance *= (4 ** (-1 / (6 + 4))) ** 2
     plain = np.log(np.mean([multivariate_normal(point, covariance).pdf(values) for point in points], axis=0))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurotest.stats.distinct import Distinct, Hashes, as_hashes
+from neurotest.stats.diversity import Distinct, Hashes, as_hashes
 
 
 def hashed(numbers: list[int]) -> Hashes:

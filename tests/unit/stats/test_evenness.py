@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neurotest.errors import BadInput
-from neurotest.stats.evenness import entropy, evenness
+from neurotest.stats.diversity import entropy, evenness
 
 
 def test_known_histograms() -> None:

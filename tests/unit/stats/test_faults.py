@@ -50,9 +50,9 @@ def test_fault_types_by_hand() -> None:
 
 def test_ftcr_by_hand() -> None:
     types = [5, -1, 5, 7, 9]  # three types, first at places 1, 4 and 5
-    assert metric.ftcr_curve(types).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3, 1])
+    assert metric._ftcr_curve(types).tolist() == pytest.approx([1 / 3, 1 / 3, 1 / 3, 2 / 3, 1])
     assert metric.ftcr(types, 4) == pytest.approx(2 / 3)
-    assert np.isnan(metric.ftcr_curve([-1, -1])).all()
+    assert np.isnan(metric._ftcr_curve([-1, -1])).all()
 
 
 def test_ftcr_auc_by_hand() -> None:
@@ -216,7 +216,7 @@ def test_fdr_ignores_the_order_inside_and_outside_the_budget(faults: list[bool],
 @given(typed)
 @settings(deadline=None)
 def test_type_coverage_rises_to_one_and_the_ideal_order_reaches_the_ideal(types: list[int]) -> None:
-    curve = metric.ftcr_curve(types)
+    curve = metric._ftcr_curve(types)
     kinds = sorted({t for t in types if t >= 0})
     if not kinds:
         return
@@ -279,7 +279,7 @@ def test_faults_that_are_no_row_of_yes_and_no_are_refused(faults: list[object]) 
 @pytest.mark.parametrize("types", [[], [[1]], [0.5]])
 def test_types_that_are_no_row_of_numbers_are_refused(types: list[object]) -> None:
     with pytest.raises(BadInput, match="types_in_order"):
-        metric.ftcr_curve(types)  # type: ignore[arg-type]
+        metric._ftcr_curve(types)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("true", "pred"), [([0], [0, 1]), ([-1], [0]), ([0.0], [1.0]), ([[0]], [[0]])])

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from neurotest.errors import BadInput
-from neurotest.stats.paired import mcnemar, paired_difference
+from neurotest.stats.comparison import mcnemar, paired_difference
 
 
 def test_by_hand() -> None:

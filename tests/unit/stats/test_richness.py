@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurotest.stats.richness import chao1
+from neurotest.stats.diversity import chao1
 
 
 def test_by_hand() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurotest.stats.swaps import swap_interval
+from neurotest.stats.comparison import swap_interval
 
 findings = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 8)), max_size=30)
 

@@ -18,7 +18,7 @@ from neurotest.generate.swarm import engine
 from neurotest.mutate import recognition
 from neurotest.mutate.recognition import at_once
 from neurotest.scan import Batch, each_batch, recorded_at_once
-from neurotest.semantics.exemplars import KEPT, LEAST, SAMPLES, bounded
+from neurotest.semantics.exemplars import LEAST_SAMPLES, SAMPLE_BYTES, SAMPLES, _bounded
 from neurotest.target import Probe, Target, Trace, Want, chunks
 
 pytestmark = pytest.mark.by_hand
@@ -83,9 +83,9 @@ def test_coverage_is_the_same_in_several_steps(monkeypatch: pytest.MonkeyPatch) 
 
 def test_samples_of_exemplars_stay_within_their_bound() -> None:
     for neurons in (1, 100, 4096, 5000, 11_000, 100_000):
-        assert 4 * neurons * bounded(SAMPLES, neurons) <= max(KEPT, 4 * neurons * LEAST)
-    assert bounded(SAMPLES, 4096) == SAMPLES
-    assert bounded(20, 10) == 20
+        assert 4 * neurons * _bounded(SAMPLES, neurons) <= max(SAMPLE_BYTES, 4 * neurons * LEAST_SAMPLES)
+    assert _bounded(SAMPLES, 4096) == SAMPLES
+    assert _bounded(20, 10) == 20
 
 
 def test_fewer_photographs_are_handled_at_once() -> None:

@@ -201,7 +201,7 @@ def test_neighbours_learn_from_quantities() -> None:
     assert "5 of them faults" in order.notes[-1]
 
 
-@pytest.mark.parametrize("method", ["deepgini", "maxp", "margin", "entropy", "ats", "adaptive", "foreseen"])
+@pytest.mark.parametrize("method", ["deepgini", "maxp", "margin", "entropy", "ats", "adaptive", "prior-only"])
 def test_methods_of_probabilities_refuse_in_one_sentence(method: str) -> None:
     x, y = frames()
     with pytest.raises(BadInput, match=r"predicts a quantity: use disagreement \(with --train DATA\), or another"):

@@ -35,7 +35,7 @@ SCORED = {
     "dsa": (1, 1), "mdsa": (1, 1), "lsa": (1, 1), "mlsa": (1, 1), "nearest": (1, 1),
     "nearest:inputs=none": (1, 1),
     "ctm:nac": (1, 0), "ats": (1, 0), "cam:nac": (1, 0),
-    "adaptive": (1, 5), "foreseen": (1, 5), "adaptive:prior=none": (1, 0),
+    "adaptive": (1, 5), "prior-only": (1, 5), "adaptive:prior=none": (1, 0),
 }  # fmt: skip
 MILLION, FEW = 1_000_000, 20_000
 # What scores each input by itself, one of each kind: lsa and mlsa keep what dsa keeps, mc-dropout and bald what deepgini keeps.

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest.mutate.chain import Chain
 from neurotest.stats.bootstrap import Interval
-from neurotest.stats.richness import chao1
+from neurotest.stats.diversity import chao1
 
 Key = tuple[int, int, str]  # true class, predicted class, operator family
 

@@ -29,7 +29,7 @@ from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts
 from neurotest.target import Probe, Target
 from neurotest.target.speed import channels_last, laid_channels_last
 
-MOST = 5000  # training images
+MOST_IMAGES = 5000  # training images
 FORMAT = 2  # of a bank in the cache
 TRIED = 2  # inputs on which a faster layout of the weights is tried
 TOGETHER, PIXELS = 10, 1 << 23  # blocks of images that are changed at a time, and values they may hold
@@ -39,7 +39,7 @@ HEARD: tuple[Mutations | None, ...] = (None, *(AudioMutations(decay=decay) for d
 
 
 def copies_of(source: Source) -> tuple[Mutations | None, ...] | None:
-    """How its inputs are changed; None for what is neither a picture nor a sound."""
+    """How its inputs are changed; None for what is neither image nor audio."""
     if is_audio(source.dtype, source.shape):
         return HEARD
     return COPIES if len(source.shape) == 3 and source.shape[0] in (1, 3) else None
@@ -66,14 +66,14 @@ class Bank:
         return Bank(self.facts.only(kept), self.labels[kept], numbers[kept], self.images[kept], left)
 
 
-def sample_of(train: Source, seed: int) -> Source:
+def _sample_of(train: Source, seed: int) -> Source:
     """At most MOST labelled images, drawn at random."""
-    if len(train) <= MOST:
+    if len(train) <= MOST_IMAGES:
         return train
-    return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST]))
+    return train.take(np.sort(rng.stream("select.bank.images", seed).permutation(len(train))[:MOST_IMAGES]))
 
 
-def names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
+def _names_of(copies: Sequence[Mutations | None] = COPIES) -> tuple[str, ...]:
     names = [PLAIN] if None in copies else []
     return tuple(dict.fromkeys([*names, *(name for one in copies if one is not None for name in one.names)]))
 
@@ -82,7 +82,7 @@ class _Copies:
     """The images of a source, changed; each draw depends on the seed, the number of the copy and the image's place alone."""
 
     def __init__(self, target: Target, source: Source, seed: int, copies: Sequence[Mutations | None]) -> None:
-        self.target, self.source, self.copies, self.names = target, source, copies, names_of(copies)
+        self.target, self.source, self.copies, self.names = target, source, copies, _names_of(copies)
         self.draws = [
             None if one is None else one.draw(rng.stream("select.bank", seed, number), len(source))
             for number, one in enumerate(copies)
@@ -109,7 +109,7 @@ class _Copies:
             yield from x.split(BLOCK)
 
 
-def build(
+def _build(
     target: Target,
     source: Source,
     labels: np.ndarray,
@@ -148,12 +148,12 @@ def of_training(
     target: Target, train: Source, *, copies: Sequence[Mutations | None] = COPIES, progress: Progress | None = None
 ) -> tuple[Bank, Basis]:
     """The bank of some training data in a basis of its own, from the cache or made and put there."""
-    images = sample_of(train, 0)
+    images = _sample_of(train, 0)
     assert images.labels is not None
     place = cache_dir() / "banks" / f"{_key(target, images, copies)}.npz"
-    if (kept := _read(place, names_of(copies))) is not None:
+    if (kept := _read(place, _names_of(copies))) is not None:
         return kept
-    bank, basis = build(target, images, images.labels, copies=copies, progress=progress)
+    bank, basis = _build(target, images, images.labels, copies=copies, progress=progress)
     with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
         np.savez(file, allow_pickle=False, **_arrays(bank, basis))
     return bank, basis
@@ -193,7 +193,7 @@ def of_pool(
     """Without training data: the half of the pool of which the network is surest, its predictions taken for the truth."""
     outputs = facts.outputs
     surest = np.argsort(outputs.gini_odds().numpy(), kind="stable")[: len(facts) // 2]
-    if len(surest) > MOST:
-        surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST]
+    if len(surest) > MOST_IMAGES:
+        surest = rng.stream("select.bank.images", 0).permutation(surest)[:MOST_IMAGES]
     surest = np.sort(surest)
-    return build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]
+    return _build(target, pool.take(surest), outputs.predicted.numpy()[surest], basis, copies=copies, progress=progress)[0]

@@ -9,21 +9,44 @@ import torch
 from torch import Tensor
 
 from neurotest.select.adaptive import learner
-from neurotest.select.adaptive.batch import diverse
-from neurotest.select.adaptive.learning import UNCLEAR, Belief, Loop
+from neurotest.select.adaptive.learning import Loop, Posterior
 from neurotest.select.adaptive.outputs import LIMIT
 from neurotest.select.adaptive.prior import Prior
 from neurotest.select.adaptive.remaining import WIDER_SELF, Remaining, combined
 
-EXPERTS = ("deepgini", "foreseen", "corrected", "regression", "head")
+WIDER = 4  # so many times the batch are looked at
+NEAR = 10  # neighbours by which the width of a kind is found
+
+
+def _diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) -> np.ndarray:
+    """Positions of n candidates, one after the other: highest log-odds less `weight` times the log of how many alike there are.
+
+    x (m, d) features, predicted (m,): alike are inputs of one predicted class, by a Gaussian of their distance. The k-th of a
+    kind says less about the network than the first, and a kind that turns out to be no fault costs less.
+    """
+    top = torch.argsort(-odds, stable=True)[: WIDER * n]
+    apart = torch.cdist(x[top], x[top]).square()
+    width = apart.kthvalue(min(NEAR, len(top) - 1) + 1, dim=1).values.median().clamp_min(1e-12)
+    alike = torch.exp(-apart / width) * (predicted[top][:, None] == predicted[top][None])
+    score, crowd = odds[top].clone(), torch.zeros(len(top), dtype=odds.dtype)
+    chosen: list[int] = []
+    for _ in range(min(n, len(top))):
+        best = int(torch.argmax(score - weight * torch.log1p(crowd)))
+        chosen.append(best)
+        crowd += alike[best]
+        score[best] = -torch.inf
+    return top[chosen].numpy()
+
+
+EXPERTS = ("deepgini", "prior", "corrected", "regression", "head")
 SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
 SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
-LARGE, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
-MOST = 2000  # the largest batch that is made diverse
+LARGE_BATCH, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
+LARGEST_DIVERSE = 2000  # the largest batch that is made diverse
 DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
 EXPLORED = 0.3  # of this share only
 REGRESSION = 0.1  # the regression's weight before the first label
-LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must foretell labels better than DeepGini, where that is the start
+LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must predict labels better than DeepGini, where that is the start
 
 
 @dataclass
@@ -38,7 +61,7 @@ class PriorLoop(Loop):
         self._kept: dict[tuple[int, int], dict[int, tuple[float, ...]]] = {}
         self.gini = self.gini.clamp(-LIMIT, LIMIT)
         self.corrected = self.outputs.corrected(self.x, self.prior.head)
-        self.foreseen = self.corrected.fault_odds(self.predictions)
+        self.prior_odds = self.corrected.fault_odds(self.predictions)
 
     @property
     def doubted(self) -> bool:
@@ -57,31 +80,30 @@ class PriorLoop(Loop):
     def _best(self, free: np.ndarray, n: int) -> np.ndarray:
         """Of a large batch the inputs must not all be of one kind: nothing is learned before the last of them."""
         best = super()._best(free, n)
-        if not LARGE < n <= MOST or (self.doubted and not self.belief.trust):
+        if not LARGE_BATCH < n <= LARGEST_DIVERSE or (self.doubted and not self.posterior.trust):
             return best
         share, weight = (1.0, DIVERSITY) if self.labels else (EXPLORED, DIVERSITY_FIRST)
         kept = best[: n - round(share * n)]
         others = np.setdiff1d(np.arange(len(free)), kept)
-        odds, some = self.belief.odds[free], free[others]
-        spread = others[diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
+        odds, some = self.posterior.odds[free], free[others]
+        spread = others[_diverse(odds[others], self.x[some, :-1], self.predictions[some], n - len(kept), weight)]
         batch = np.concatenate([kept, spread])
         return np.asarray(batch[np.argsort(-odds[batch].numpy(), kind="stable")])
 
-    def _learn(self) -> Belief:
+    def _learn(self) -> Posterior:
         labelled = self.labelled
         labels = torch.tensor([self.labels[p] for p in labelled.tolist()], dtype=torch.int64)
         experts = self._experts(labelled, labels)
         weights = self._weights(labelled, labels)
         odds = weights[0] + experts @ weights[1:]
         trust = 1 - float(weights[1] / weights[1:].sum().clamp_min(1e-9))
-        return Belief(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
+        return Posterior(odds, torch.sigmoid(experts[:, EXPERTS.index("corrected")]), trust, experts)
 
     def remaining(self) -> Remaining:
         """How many faults are left: by two models, corrected by the labels of random draws (`audit`)."""
         left = self.left
-        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
         wider = 1.0 if self.prior is not None and self.prior.trained else WIDER_SELF
-        return combined(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]), self.draws, faulty, wider)
+        return combined(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]), self.draws, self.faulty, wider)
 
     def _mix(self, experts: Tensor) -> Tensor:
         labelled = self.labelled
@@ -92,7 +114,7 @@ class PriorLoop(Loop):
         """(n, 5) what each expert says, having learned from these labels; of all candidates or some."""
         if not len(labelled):
             plain = self.outputs.fault_odds()
-            return torch.stack([self.gini, self.foreseen, self.foreseen, torch.zeros_like(self.gini), plain], dim=1)
+            return torch.stack([self.gini, self.prior_odds, self.prior_odds, torch.zeros_like(self.gini), plain], dim=1)
         faults, ridge = (labels != self.predictions[labelled]).double(), self.ridge / (LOOSER if self.large_batches else 1.0)
         rows = slice(None) if of is None else of
         wrong = self.x[rows] @ learner.fault_regression(self.x[labelled], faults, ridge)
@@ -100,7 +122,7 @@ class PriorLoop(Loop):
             self._corrected(base, labelled, labels, of, ridge).fault_odds(self.predictions[rows])
             for base in (self.corrected, self.outputs)
         ]
-        return torch.stack([self.gini[rows], self.foreseen[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
+        return torch.stack([self.gini[rows], self.prior_odds[rows], heads[0], wrong.clamp(-LIMIT, LIMIT), heads[1]], dim=1)
 
     def _numbers(self, labelled: np.ndarray) -> np.ndarray:
         """Of which proposal each label is; -1 of none."""
@@ -111,7 +133,9 @@ class PriorLoop(Loop):
         """The batches with many labels, at least half as many as all before: number, and where its labels stand."""
         places = [(number, np.flatnonzero(numbers == number)) for number in np.unique(numbers[numbers >= 0]).tolist()]
         return [
-            (number, here) for number, here in places if len(here) > LARGE and len(here) >= np.count_nonzero(numbers < number) / 2
+            (number, here)
+            for number, here in places
+            if len(here) > LARGE_BATCH and len(here) >= np.count_nonzero(numbers < number) / 2
         ]
 
     @property

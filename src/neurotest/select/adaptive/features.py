@@ -25,7 +25,7 @@ LINE = ("mean", "turn")
 FEW_OF = 8  # times as many directions there must be for few of them to be sought by iteration
 BLOCK = 250
 SAMPLE = 1000  # candidates from which means, spreads and components are found
-Parts = tuple[Tensor, Tensor, Tensor]  # last hidden layer, all earlier ones, statistics of the picture; each (n, d)
+Parts = tuple[Tensor, Tensor, Tensor]  # last hidden layer, all earlier ones, statistics of the image; each (n, d)
 
 
 @dataclass(frozen=True)
@@ -118,17 +118,17 @@ def _leading(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
 class Basis:
     """Which FEATURES numbers are kept of what the network does on an input; fitted on a sample of inputs."""
 
-    steps: tuple[_Linear, _Linear, _Linear]  # for the hidden layer, the earlier ones, the picture
+    steps: tuple[_Linear, _Linear, _Linear]  # for the hidden layer, the earlier ones, the image
     last: _Linear
     limit: float
     embedding: np.ndarray | None = None  # of many classes
 
     @classmethod
     def fit(cls, parts: Parts, logits: Tensor) -> Basis:
-        hidden, early, picture = parts
+        hidden, early, image = parts
         turned = _Linear(early.mean(dim=0), _components(early - early.mean(dim=0), COMPONENTS))
         even = _scaled(turned(early)).turn
-        steps = (_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(picture))
+        steps = (_scaled(hidden), _Linear(turned.mean, turned.turn * even), _scaled(image))
         whole = torch.cat([step(part) for step, part in zip(steps, parts, strict=True)], dim=1)
         last = _Linear(whole.mean(dim=0), _components(whole - whole.mean(dim=0), FEATURES))
         limit = 10 * float(last(whole).std(dim=0, correction=0).max()) + 1e-9
@@ -151,8 +151,8 @@ class Basis:
 
     @classmethod
     def read(cls, state: Mapping[str, np.ndarray]) -> Basis:
-        hidden, early, picture, last = (_Linear(*(torch.from_numpy(state[f"{i}.{name}"]) for name in LINE)) for i in range(4))
-        return cls((hidden, early, picture), last, float(state["limit"]), state.get("embedding"))
+        hidden, early, image, last = (_Linear(*(torch.from_numpy(state[f"{i}.{name}"]) for name in LINE)) for i in range(4))
+        return cls((hidden, early, image), last, float(state["limit"]), state.get("embedding"))
 
 
 class Gather:
@@ -178,7 +178,7 @@ class Gather:
         else:
             self._put("logits", index, logits.float().numpy())
         self.seen += len(index)
-        parts = parts_of(trace)
+        parts = _parts_of(trace)
         if self.basis is not None and not self.waiting and len(index) == BLOCK:
             self._put("features", index, self.basis(parts).numpy())
             return
@@ -188,8 +188,8 @@ class Gather:
             self.sample.append(logits)
             if self.seen >= min(SAMPLE, self.n):
                 each = zip(*(p for _, p in self.queue), strict=True)
-                hidden, early, picture = (torch.cat(list(p))[:SAMPLE].double() for p in each)
-                self.basis, self.sample = Basis.fit((hidden, early, picture), torch.cat(self.sample)[:SAMPLE]), []
+                hidden, early, image = (torch.cat(list(p))[:SAMPLE].double() for p in each)
+                self.basis, self.sample = Basis.fit((hidden, early, image), torch.cat(self.sample)[:SAMPLE]), []
         if self.basis is not None and (self.waiting >= 4 * BLOCK or self.seen == self.n):
             self._flush(self.basis, last=self.seen == self.n)
 
@@ -201,22 +201,22 @@ class Gather:
     def _flush(self, basis: Basis, last: bool) -> None:
         """Turn what waits into features in blocks of fixed size, so that the batch size changes no digit."""
         index = np.concatenate([i for i, _ in self.queue])
-        hidden, early, picture = (torch.cat(list(part)) for part in zip(*(p for _, p in self.queue), strict=True))
+        hidden, early, image = (torch.cat(list(part)) for part in zip(*(p for _, p in self.queue), strict=True))
         ready = len(index) if last else len(index) // BLOCK * BLOCK
         for start in range(0, ready, BLOCK):
             here = slice(start, min(start + BLOCK, ready))
-            self._put("features", index[here], basis((hidden[here], early[here], picture[here])).numpy())
-        self.queue = [(index[ready:], (hidden[ready:].clone(), early[ready:].clone(), picture[ready:].clone()))]
+            self._put("features", index[here], basis((hidden[here], early[here], image[here])).numpy())
+        self.queue = [(index[ready:], (hidden[ready:].clone(), early[ready:].clone(), image[ready:].clone()))]
         self.waiting = len(index) - ready
 
     def value(self) -> Facts:
         return Facts(**self.arrays, embedding=None if self.basis is None else self.basis.embedding)
 
 
-def parts_of(trace: Trace) -> Parts:
+def _parts_of(trace: Trace) -> Parts:
     """What a basis takes of a trace."""
-    hidden, early, picture = _parts(list(trace[WANT].values()))
-    return hidden.cpu().float(), early.cpu().float(), picture.cpu().float()
+    hidden, early, image = _parts(list(trace[WANT].values()))
+    return hidden.cpu().float(), early.cpu().float(), image.cpu().float()
 
 
 def _scaled(values: Tensor) -> _Linear:
@@ -226,7 +226,7 @@ def _scaled(values: Tensor) -> _Linear:
 
 
 def _parts(inputs: Sequence[Tensor]) -> Parts:
-    """Last hidden layer, all earlier ones, statistics of the picture; each (n, d)."""
+    """Last hidden layer, all earlier ones, statistics of the image; each (n, d)."""
     *earlier, last = inputs
     earlier = earlier or [last]
     channels = sum(t.shape[1] for t in earlier if t.ndim == 4)
@@ -294,14 +294,14 @@ def _windows(length: int, count: int) -> Tensor:
     return inside.double() / inside.sum(dim=0)
 
 
-def _statistics(picture: Tensor) -> Tensor:
+def _statistics(image: Tensor) -> Tensor:
     """Mean, spread, largest, smallest, and how rough it is along and across."""
-    flat = picture.flatten(1)
-    if picture.is_contiguous():
-        picture = flat.view(picture.shape)  # of a grey image, which lies in two ways at once, the one that is read faster
+    flat = image.flatten(1)
+    if image.is_contiguous():
+        image = flat.view(image.shape)  # of a grey image, which lies in two ways at once, the one that is read faster
     mean = flat.mean(dim=1)
     spread = (flat - mean[:, None]).square_().mean(dim=1).sqrt_()  # `std` takes twenty times as long
     statistics = [mean, spread, flat.amax(dim=1), flat.amin(dim=1)]
-    if picture.ndim == 4 and min(picture.shape[2:]) > 1:
-        statistics += [picture.diff(dim=dim).abs_().flatten(1).mean(dim=1) for dim in (3, 2)]
+    if image.ndim == 4 and min(image.shape[2:]) > 1:
+        statistics += [image.diff(dim=dim).abs_().flatten(1).mean(dim=1) for dim in (3, 2)]
     return torch.stack(statistics, dim=1)

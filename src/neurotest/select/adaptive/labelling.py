@@ -10,9 +10,8 @@ from neurotest.data.labels import INVALID, UNCLEAR, Inputs, Key, numbered, read_
 from neurotest.errors import BadInput
 from neurotest.runs.rows import LabelRow
 from neurotest.runs.store import Run
-from neurotest.select.adaptive.proposals import rounds_of
 from neurotest.select.adaptive.stored import facts_of
-from neurotest.select.exchange import class_word, classes_of, inputs_of, label_word
+from neurotest.select.exchange import class_word, classes_of, inputs_of, label_word, rounds_of
 
 Entry = dict[str, Any]  # as JSON holds it
 
@@ -21,7 +20,7 @@ def add_labels(path: str | Path, file: str | Path, by: str = "", *, replace: boo
     """Put a file of labels into an adaptive run: all of them or, with one sentence, none.
 
     replace: where the run has another label for an input, that of the file counts from now on. confirmed: also take an exported
-    folder in which no picture was moved.
+    folder in which no image was moved.
     """
     labels = read_labels(file, confirmed=confirmed)
     with Run.open(path, write=True) as run:
@@ -80,7 +79,7 @@ def _places(key: Key, inputs: Inputs, proposed: set[int], left_out: set[str], fi
         )
     if isinstance(key, int):
         why = f"position {key} is unknown, the pool has {inputs.count} inputs"
-    elif key in left_out:  # a damaged picture may well have a label
+    elif key in left_out:  # a damaged image may well have a label
         return []
     else:
         why = f"no input of {run.path} has this content or file name: {key}"
@@ -116,11 +115,13 @@ def _words(run: Run, rows: list[LabelRow], now: Mapping[int, LabelRow | None]) -
     named = [(row, label_word(row, classes)) for row in rows]
     return [
         {
-            "position": row.position, "file": files[row.position], "label": word,
+            "position": row.position,
+            "file": files[row.position],
+            "label": word,
             "now": None if (rest := now[row.position]) is None else label_word(rest, classes),
         }
         for row, word in named
-    ]  # fmt: skip
+    ]
 
 
 def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
@@ -132,13 +133,15 @@ def listed(path: str | Path, *, history: bool = False) -> list[Entry]:
         undone = {row.undoes for row in run.label_history()}
         return [
             {
-                **row._asdict(), "file": inputs[row.position].name, "predicted": inputs[row.position].predicted,
+                **row._asdict(),
+                "file": inputs[row.position].name,
+                "predicted": inputs[row.position].predicted,
                 "label_name": "" if row.undoes is not None else label_word(row, classes),
                 "predicted_name": class_word(inputs[row.position].predicted, classes),
                 "state": _state(row, counting, undone),
             }
             for row in rows
-        ]  # fmt: skip
+        ]
 
 
 def _state(row: LabelRow, counting: set[int], undone: set[int | None]) -> str:

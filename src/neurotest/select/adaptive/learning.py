@@ -21,8 +21,8 @@ from neurotest.select.suspects import evidence
 
 HEAD, REGRESSION = 2 / 3, 1 / 3  # shares in log-odds
 ANCHORS, ANCHOR = 500, 0.1  # unlabelled candidates that hold the head to the network, and what each counts
-LEAST = 0.2  # trust in the learner below which DeepGini decides alone: the start is DeepGini's
-SURE = 3.0  # log-odds against a label: a network that gives another class 90 %, and nine of ten neighbours that agree with it
+LEAST_TRUST = 0.2  # trust in the learner below which DeepGini decides alone: the start is DeepGini's
+SUSPICIOUS = 3.0  # log-odds against a label: a network that gives another class 90 %, and nine of ten neighbours agree with it
 FLAT = 0.25
 UNCLEAR = -1  # a label that says: cannot tell
 
@@ -42,7 +42,7 @@ class Loop:
     evidence: dict[int, tuple[float, ...]] = field(default_factory=dict)  # log-odds of each expert, before the label
     draws: list[Draw] = field(default_factory=list)
     batches: list[tuple[int, ...]] = field(default_factory=list)  # positions that were proposed together
-    _now: Belief | None = field(default=None, repr=False)
+    _now: Posterior | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.outputs = self.facts.outputs
@@ -75,7 +75,7 @@ class Loop:
 
     def _best(self, free: np.ndarray, n: int) -> np.ndarray:
         """Which n of the free candidates to label next."""
-        return torch.argsort(-self.belief.odds[free], stable=True).numpy()[:n]
+        return torch.argsort(-self.posterior.odds[free], stable=True).numpy()[:n]
 
     def _draw(self, left: np.ndarray, n: int) -> np.ndarray:
         """The audit's share of a proposal: every candidate that is left has the same chance."""
@@ -83,14 +83,14 @@ class Loop:
             return left[:0]
         count = max(1, round(self.audit * n))
         drawn = np.sort(rng.stream("select.audit", self.seed, len(self.draws)).permutation(left)[:count])
-        belief = self.belief
-        expected = between(float(belief.chance[drawn].sum()), float(torch.sigmoid(belief.odds[drawn]).sum()))
+        posterior = self.posterior
+        expected = between(float(posterior.chance[drawn].sum()), float(torch.sigmoid(posterior.odds[drawn]).sum()))
         self.draws.append(Draw(tuple(drawn.tolist()), frozenset(self.labels), expected))
         return drawn
 
     def record_odds(self, positions: np.ndarray) -> None:
         """Write down the log-odds of these before their labels come."""
-        rows = self.belief.experts[positions].tolist()
+        rows = self.posterior.experts[positions].tolist()
         self.evidence.update(zip(positions.tolist(), map(tuple, rows), strict=True))
         self.batches.append(tuple(positions.tolist()))
 
@@ -145,12 +145,23 @@ class Loop:
         return np.array(sorted(p for p, label in self.labels.items() if label != UNCLEAR), dtype=np.int64)
 
     @property
-    def belief(self) -> Belief:
+    def faulty(self) -> dict[int, bool]:
+        """By position, whether a label says that the network is wrong; without those that say: cannot tell."""
+        predicted = self.predictions.tolist()
+        return {p: label != predicted[p] for p, label in self.labels.items() if label != UNCLEAR}
+
+    @property
+    def faults(self) -> int:
+        """How many labels say that the network is wrong."""
+        return sum(self.faulty.values())
+
+    @property
+    def posterior(self) -> Posterior:
         if self._now is None:
             self._now = self._learn()
         return self._now
 
-    def _learn(self) -> Belief:
+    def _learn(self) -> Posterior:
         labelled = self.labelled
         if not len(labelled):
             return self._mixed(self.gini, self.gini, 0.0, 1 - self.confidence)
@@ -163,8 +174,8 @@ class Loop:
         learned = HEAD * learner.log_odds(chance) + REGRESSION * wrong
         return self._mixed(plain, learned, self._trust(labelled, faults), chance)
 
-    def _mixed(self, plain: Tensor, learned: Tensor, trust: float, chance: Tensor) -> Belief:
-        return Belief((1 - trust) * plain + trust * learned, chance, trust, torch.stack([plain, learned], dim=1))
+    def _mixed(self, plain: Tensor, learned: Tensor, trust: float, chance: Tensor) -> Posterior:
+        return Posterior((1 - trust) * plain + trust * learned, chance, trust, torch.stack([plain, learned], dim=1))
 
     def _head(self, labelled: np.ndarray, labels: Tensor) -> Tensor:
         """Fault probabilities: one minus what the corrected head gives to the class the network predicts."""
@@ -199,21 +210,21 @@ class Loop:
             return 0.0
         rows, plain, learned = (torch.tensor(column) for column in zip(*judged, strict=True))
         trust = learner.stack(plain.double(), learned.double(), faults[rows])
-        return trust if trust >= LEAST else 0.0
+        return trust if trust >= LEAST_TRUST else 0.0
 
     # for people
 
     @property
     def chances(self) -> np.ndarray:
         """(n,) Probability that each candidate is a fault; for labelled ones without using their own label."""
-        return torch.sigmoid(self.belief.odds).numpy()
+        return torch.sigmoid(self.posterior.odds).numpy()
 
     def expected_rate(self, n: int) -> float:
         """Expected share of faults in the next batch, corrected by how the last promises were kept."""
         left = self.left
         if not len(left):
             return 0.0
-        odds = self.belief.odds[left].sort(descending=True).values[:n]
+        odds = self.posterior.odds[left].sort(descending=True).values[:n]
         intercept, slope = self._calibration()
         return float(torch.sigmoid(intercept + slope * odds).mean())
 
@@ -225,10 +236,10 @@ class Loop:
         """
         labelled = self.labelled
         first = torch.argsort(-self.gini, stable=True).numpy()[: len(labelled)]
-        faulty = {p: self.labels[p] != int(self.predictions[p]) for p in labelled.tolist()}
+        faulty = self.faulty
         shared = [faulty[p] for p in first.tolist() if p in faulty]
         others = torch.from_numpy(np.setdiff1d(first, labelled))
-        guess = float(self.belief.chance[others].sum())
+        guess = float(self.posterior.chance[others].sum())
         return Compared(len(labelled), sum(faulty.values()), sum(shared) + guess, len(shared))
 
     def _calibration(self, window: int = 100) -> tuple[float, float]:
@@ -242,14 +253,13 @@ class Loop:
 
     def _mix(self, experts: Tensor) -> Tensor:
         """The log-odds that follow from what the experts said (n, experts), weighed as now."""
-        return (1 - self.belief.trust) * experts[:, 0] + self.belief.trust * experts[:, 1]
+        return (1 - self.posterior.trust) * experts[:, 0] + self.posterior.trust * experts[:, 1]
 
     def remaining(self) -> Remaining:
         """How many faults are left: by the labels of random draws (`audit`), or else by what the model believes."""
         left = self.left
-        faulty = {p: label != int(self.predictions[p]) for p, label in self.labels.items() if label != UNCLEAR}
-        measured = sampled(self.draws, faulty, len(self.facts), len(left))
-        return measured or modelled(self.belief.chance[left], torch.sigmoid(self.belief.odds[left]))
+        measured = sampled(self.draws, self.faulty, len(self.facts), len(left))
+        return measured or modelled(self.posterior.chance[left], torch.sigmoid(self.posterior.odds[left]))
 
     def suspects(self) -> np.ndarray:
         """Labelled inputs whose label is probably wrong: the network and the inputs most like this one speak for another class.
@@ -262,11 +272,11 @@ class Loop:
         votes = self.predictions.numpy().copy()
         votes[labelled] = labels
         log_probs = self.outputs[labelled].log_probs().numpy()
-        against = evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SURE
-        foreseen = [i for i, p in enumerate(labelled.tolist()) if p in self.evidence]
-        if foreseen:
-            odds = self._mix(torch.tensor([self.evidence[int(labelled[i])] for i in foreseen], dtype=torch.float64))
-            against[foreseen] &= (odds < 0).numpy()
+        against = evidence(log_probs, labels, labelled, self.x[:, :-1].numpy(), votes).margin > SUSPICIOUS
+        proposed = [i for i, p in enumerate(labelled.tolist()) if p in self.evidence]
+        if proposed:
+            odds = self._mix(torch.tensor([self.evidence[int(labelled[i])] for i in proposed], dtype=torch.float64))
+            against[proposed] &= (odds < 0).numpy()
         suspicious: np.ndarray = labelled[against]
         return suspicious
 
@@ -292,7 +302,7 @@ class Compared(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Belief:
+class Posterior:
     """Log-odds of every candidate, the corrected head's own fault probability, how far the learner is trusted, and what each
     expert says: (n, experts) log-odds."""
 

@@ -3,29 +3,169 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from neurotest.checks import number, one_of
+from neurotest.checks import one_of, setting
 from neurotest.data.objects import AnyData
+from neurotest.errors import BadInput
 from neurotest.jobs.opening import known_training, open_data, open_target
 from neurotest.registry import register
 from neurotest.runs.store import Run
 from neurotest.scan import BATCH, Batch, Progress, each_batch
-from neurotest.select.adaptive.features import SAMPLE, WANT
-from neurotest.select.adaptive.learning import UNCLEAR, Loop
-from neurotest.select.adaptive.proposals import ROUNDS
-from neurotest.select.adaptive.scanned import Scanned
+from neurotest.select.adaptive import bank as banks
+from neurotest.select.adaptive import prior as priors
+from neurotest.select.adaptive.experts import PriorLoop
+from neurotest.select.adaptive.features import SAMPLE, WANT, Facts, Gather
+from neurotest.select.adaptive.learning import Loop
+from neurotest.select.adaptive.prior import Prior
+from neurotest.select.exchange import ROUNDS
 from neurotest.select.scorer import Pool, Scorer, check_outputs, sample_first
 from neurotest.stats.faults import budget as read_count
 from neurotest.target import Probe, Target, Trace, Want
+from neurotest.target.probe import NO_PROBABILITIES
+
+NAMED_SHARE = 0.03  # shares below are not named in a sentence
+FEW_IMAGES = 500  # training images below which shares and promise are rough: fourteen changes are told apart by them
+
+
+class Scanned:
+    """Takes the batches of a pool; the bank of training images is made before, that of pool inputs after them."""
+
+    def __init__(self, pool: Pool, wanted: str | None, ridge: float) -> None:
+        self.pool, self.ridge = pool, ridge
+        self.mode, self.reason = _mode(pool, wanted)
+        self.bank: banks.Bank | None = None
+        basis = None
+        if self.mode == "train":
+            assert pool.train is not None
+            self.bank, basis = banks.of_training(
+                pool.target, pool.train, copies=banks.copies_of(pool.source) or banks.COPIES, progress=pool.progress
+            )
+        self.gather = Gather(len(pool), basis)
+
+    @classmethod
+    def of(cls, pool: Pool, wanted: str | None, ridge: float) -> Scanned:
+        """One for all methods of a selection that want the same."""
+        if pool.target.bins is not None:
+            raise BadInput("unsuitable", "outputs", NO_PROBABILITIES)
+        key = ("adaptive", _mode(pool, wanted)[0], ridge)
+        if key not in pool.shared:
+            pool.shared[key] = cls(pool, wanted, ridge)
+        scanned = pool.shared[key]
+        assert isinstance(scanned, cls)
+        return scanned
+
+    @cached_property
+    def facts(self) -> Facts:
+        return self.gather.value()
+
+    @cached_property
+    def prior(self) -> Prior | None:
+        if self.mode == "none":
+            return None
+        if self.bank is not None:
+            return priors.learn(self.bank, self.facts, ridge=self.ridge)
+        assert self.gather.basis is not None
+        pool, copies = self.pool, banks.copies_of(self.pool.source) or banks.COPIES
+        bank = banks.of_pool(pool.target, pool.source, self.facts, self.gather.basis, copies=copies, progress=pool.progress)
+        return priors.from_pool(bank, ridge=self.ridge)
+
+    def loop(self, *, ridge: float, seed: int, audit: float) -> Loop:
+        if self.prior is None:
+            return Loop(self.facts, ridge=ridge, seed=seed, audit=audit)
+        return PriorLoop(self.facts, ridge=ridge, seed=seed, audit=audit, prior=self.prior)
+
+    def details(self) -> dict[str, Any]:
+        """As JSON takes it."""
+        about: dict[str, Any] = {"from": self.mode}
+        if self.bank is not None and self.prior is not None:
+            about |= {
+                "training_images": self.images, "rough": self.images < FEW_IMAGES, "expected_gain": self.prior.promise / 100,
+                "looks_natural": self.prior.guarded, "shares": self.prior.shares,
+            }  # fmt: skip
+        return about
+
+    def notes(self) -> list[str]:
+        """Sentences: why there is no prior, or what it found and promises."""
+        if self.reason:
+            return [self.reason]
+        if self.bank is None or self.prior is None:
+            return []
+        return [_looks(self.prior), _promise(self.prior), *_rough(self.images)]
+
+    @property
+    def images(self) -> int:
+        """Training images in the bank."""
+        return 0 if self.bank is None else int(self.bank.images.max() + 1)
+
+
+def _looks(prior: Prior) -> str:
+    """What EM found in the unlabelled pool."""
+    shares = sorted(prior.shares.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{100 * share:.0f} % {name}" for name, share in shares if share >= NAMED_SHARE)
+    return f"by its looks the pool is {named} (no label was needed for that; a change that is not simulated looks like another)."
+
+
+def _rough(images: int) -> list[str]:
+    """A warning where few training images stand behind what was found."""
+    if images >= FEW_IMAGES:
+        return []
+    return [f"only {images} training images (--train): what the pool looks like and the expected gain are rough; 5,000 are used."]
+
+
+def _promise(prior: Prior) -> str:
+    """The expected gain before the first label."""
+    if prior.guarded:
+        return "the pool looks natural and changed training images promise no gain over DeepGini: its order is the start."
+    return (
+        f"expected before the first label: {prior.promise:+.1f} points over DeepGini (mean of the FDR at 2, 5 and 10 %), "
+        "as on training images changed in these shares."
+    )
+
+
+def _mode(pool: Pool, wanted: str | None) -> tuple[str, str]:
+    """train, self or none, and why it is not what was wanted."""
+    shape = pool.source.shape
+    if wanted is None:
+        return "none", ""
+    if banks.copies_of(pool.source) is None:
+        return (
+            "none",
+            f"no prior: inputs of shape {'x'.join(map(str, shape))} are neither images nor audio: no change can be simulated.",
+        )
+    if len(pool) < 2:
+        return "none", "no prior: a pool of one input."
+    if wanted == "self" or (pool.train is not None and pool.train.labels is not None):
+        return wanted, ""
+    if pool.train is None:
+        return (
+            "self",
+            "no training data (--train): learned from changed copies of the pool's surest half; true labels would gain more.",
+        )
+    return "self", "the training data has no labels: the prior is learned from changed copies of the pool's surest half."
+
+
+class PoolLearner(Scorer):
+    """Base of the methods that learn from what the network does on all candidates."""
+
+    pointwise: ClassVar[bool] = False
+
+    @property
+    def want(self) -> Want:
+        return WANT
+
+    @property
+    def sample(self) -> int:
+        return SAMPLE
 
 
 @register(
-    "selector", "adaptive", main="round",
+    "selector",
+    "adaptive",
+    main="round",
     paper="ours; the corrected head builds on temperature and bias correction of trained classifiers, the shares of changes on "
     "EM for shifted classes (Saerens et al., 2002)",
     cost="one forward pass per input, five per training image (at most 5,000, once per network and training data), a convex fit "
@@ -33,9 +173,8 @@ from neurotest.target import Probe, Target, Trace, Want
     differs="A selector that gets labels while it works. Where the pool carries labels they are revealed round by round, as a "
     "person would give them; where it does not, the budget is the size of a batch, `neurotest labels RUN add FILE` brings labels "
     "and `neurotest select --resume RUN` proposes the next batch.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
-class Adaptive(Scorer):
+)
+class Adaptive(PoolLearner):
     """Learn beforehand from changed training images which inputs the network gets wrong, and let every label correct that.
 
     Copies of training images, changed in fourteen ways, show on which features the network errs; how much each way counts is
@@ -49,29 +188,16 @@ class Adaptive(Scorer):
     """
 
     round: str | float = "0.5%"
-    stop: float | None = None
-    audit: float = 0.0
-    ridge: float = 30.0
+    stop: float | None = setting(None, "a fault rate, for example 0.05", above=0, below=1)
+    audit: float = setting(0.0, "a share of every batch, for example 0.1", least=0, below=1)
+    ridge: float = setting(30.0, "30 by default", above=0)
     prior: Literal["train", "self"] | None = "train"
 
-    pointwise: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
-        if self.stop is not None:
-            number("stop", self.stop, "a fault rate, for example 0.05", above=0, below=1)
-        number("audit", self.audit, "a share of every batch, for example 0.1", least=0, below=1)
-        number("ridge", self.ridge, "30 by default", above=0)
+        super().__post_init__()
         if self.prior is not None:
             one_of("prior", self.prior, ("train", "self", "none"))
         read_count(self.round, 10**9)
-
-    @property
-    def want(self) -> Want:
-        return WANT
-
-    @property
-    def sample(self) -> int:
-        return SAMPLE
 
     def labels_per_round(self, n: int) -> int:
         """How many labels one round asks for in a pool of n."""
@@ -205,25 +331,20 @@ def loop(
     return state.loop
 
 
-def faults_of(loop: Loop) -> int:
-    """How many labels say that the network is wrong."""
-    return sum(label not in (UNCLEAR, int(loop.predictions[p])) for p, label in loop.labels.items())
-
-
 def summary(loop: Loop, size: int) -> str:
     """Where the loop stands, in one sentence."""
     rest = loop.remaining()
     basis = f"by {rest.random} random labels" if rest.random else "the model's guess; audit=0.1 would measure it"
     return (
-        f"adaptive: {len(loop.labels)} labels, {faults_of(loop)} faults; "
+        f"adaptive: {len(loop.labels)} labels, {loop.faults} faults; "
         f"about {rest.value:.0f} faults left ({rest.low:.0f} .. {rest.high:.0f}, {basis}); "
         f"the next {size} are expected to hold {100 * loop.expected_rate(size):.0f} %; "
-        f"the learner counts {100 * loop.belief.trust:.0f} %, DeepGini the rest."
-        + (f" {compared_words(loop)}" if loop.labels else "")
+        f"the learner counts {100 * loop.posterior.trust:.0f} %, DeepGini the rest."
+        + (f" {_compared_words(loop)}" if loop.labels else "")
     )
 
 
-def compared_words(loop: Loop) -> str:
+def _compared_words(loop: Loop) -> str:
     """The measured gain so far: faults found, beside what DeepGini's first picks hold as far as that is known."""
     c = loop.compared()
     gain = 100 * (c.faults - c.deepgini) / max(c.labels, 1)

@@ -19,9 +19,9 @@ from neurotest.select.adaptive.experts import EXPERTS, PriorLoop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learning import UNCLEAR, Loop
 from neurotest.select.adaptive.prior import Prior
-from neurotest.select.adaptive.proposals import FACTS, ROUNDS, Entry
 from neurotest.select.adaptive.remaining import Draw
 from neurotest.select.adaptive.selector import Adaptive, AdaptiveState
+from neurotest.select.exchange import FACTS, ROUNDS, Entry
 
 SETTINGS, PRIOR, GIVEN = "adaptive settings", "adaptive prior", "adaptive given"  # entries of the run, beside ROUNDS
 FACED = ("expected", "expected_faults")  # numbers of a round, where they are

@@ -14,7 +14,7 @@ from neurotest.errors import BadInput
 from neurotest.files import cache_dir, write_json
 from neurotest.jobs.opening import AnyTarget, open_data, open_target
 from neurotest.semantics.describe.material import Describer, Material, distinct
-from neurotest.semantics.descriptions import Description, Descriptions, sizes
+from neurotest.semantics.descriptions import Descriptions, NeuronDescription, sizes
 from neurotest.target import Layer, Target
 
 Layers = str | Sequence[str] | None  # a preset or globs, or names
@@ -102,7 +102,7 @@ def _read(place: Path, target: Target) -> Descriptions | None:
         content = json.loads(place.read_text())
         if content["fingerprint"] != target.fingerprint:
             return None
-        rows = [Description(str(a), int(b), str(c), float(d), str(e)) for a, b, c, d, e in content["rows"]]
+        rows = [NeuronDescription(str(a), int(b), str(c), float(d), str(e)) for a, b, c, d, e in content["rows"]]
         layers = {str(name): int(count) for name, count in content["layers"].items()}
         return Descriptions.of(target, layers, rows, str(content["method"]), map(str, content["notes"]))
     except (OSError, ValueError, KeyError, TypeError):

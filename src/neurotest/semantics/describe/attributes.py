@@ -16,7 +16,7 @@ from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.probes import DIRECTIONS, FAMILIES, Probes, probes
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import Exemplars, enlarge, globs, maps, places
 from neurotest.target import Layer, Probe, Trace, Want
 
@@ -30,7 +30,7 @@ LARGE = 1 << 27  # bytes of maps that are enlarged at once
 
 
 @dataclass(frozen=True, eq=False)
-class Dissection:
+class _Dissection:
     """How a layer's masks and the words' masks overlap, in pixels (or images): together, of neurons, of words, of all."""
 
     together: NDArray[np.int64]  # (neurons, words)
@@ -127,13 +127,13 @@ class Attributes(checks.Settings, Describer):
         if not 0 < self.selective < 1 or not 0 <= self.iou < 1 or not 0 < self.quantile < 1:
             raise BadInput("out-of-range", "selective", "selective, iou and quantile lie between 0 and 1.")
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         for layer, dissection in self.dissect(material).items():
             for neuron, (text, score) in enumerate(self.words(dissection)):
                 if text:
-                    yield Description(layer, neuron, text, score, "attributes")
+                    yield NeuronDescription(layer, neuron, text, score, "attributes")
 
-    def dissect(self, material: Material) -> dict[str, Dissection]:
+    def dissect(self, material: Material) -> dict[str, _Dissection]:
         """How every layer's neurons overlap with every word."""
         mapped = tuple(layer for layer in material.layers if self.measure != "whole" and material.mapped(layer))
         other = tuple(layer for layer in material.layers if layer not in mapped)
@@ -147,7 +147,7 @@ class Attributes(checks.Settings, Describer):
         dissections = {**_dissect(self, material, mapped, whole=False), **_dissect(self, material, other, whole=True)}
         return {layer.name: dissections[layer.name] for layer in material.layers}
 
-    def words(self, dissection: Dissection) -> list[tuple[str, float]]:
+    def words(self, dissection: _Dissection) -> list[tuple[str, float]]:
         """Text and score of every neuron; an empty text where nothing is selective enough."""
         iou = dissection.relative
         phrases: list[dict[str, str]] = [{} for _ in dissection.lit]
@@ -184,7 +184,7 @@ def sentence(named: dict[str, str]) -> str:
     return " ".join([*words, noun, *(named[family] for family in ("height", "side") if family in named)]).strip()
 
 
-def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...], *, whole: bool) -> dict[str, Dissection]:
+def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...], *, whole: bool) -> dict[str, _Dissection]:
     if not layers:
         return {}
     want = Want(layers=globs(layers), keep="map")
@@ -215,7 +215,7 @@ def _dissect(settings: Attributes, material: Material, layers: tuple[Layer, ...]
                     _count(here > gamma[neuron][:, None], image, neuron, labels, together[layer.name], each)
                 lit[layer.name] += each.sum(axis=0)
                 squares[layer.name] += np.square(each, dtype=float).sum(axis=0)
-    return {name: Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
+    return {name: _Dissection(together[name], lit[name], true, total, squares[name]) for name in together}
 
 
 def _coarse(places: dict[str, NDArray[np.int64]], every: int) -> dict[str, NDArray[np.int64]]:

@@ -16,7 +16,7 @@ from neurotest.reading import read_text, user_path
 from neurotest.registry import register
 from neurotest.scan import scan
 from neurotest.semantics.describe.material import Describer, Material, content_hash
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import Exemplars
 
 Floats = NDArray[np.float64]
@@ -60,9 +60,9 @@ class ClipDissect(checks.Settings, Describer):
     def signature(self) -> str:
         return f"{self!r} {content_hash(self.images, self.texts, self.words)}"
 
-    def describe(self, material: Material) -> Iterator[Description]:
-        vocabulary = words(self.words)
-        images, texts = embeddings(self.images, "images"), embeddings(self.texts, "texts")
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
+        vocabulary = _words(self.words)
+        images, texts = _embeddings(self.images, "images"), _embeddings(self.texts, "texts")
         if len(images) != len(source := material.source):
             raise BadInput(
                 "wrong-count", "images", f"{self.images} has {len(images)} embeddings for {len(source)} inputs of {source.what}."
@@ -82,13 +82,13 @@ class ClipDissect(checks.Settings, Describer):
         similarity = images @ texts.T
         for layer in material.layers:
             index, _ = exemplars.top(layer.name)
-            score = soft_wpmi(similarity, index, sharpness=self.sharpness, weight=self.weight)  # (neurons, words)
+            score = _soft_wpmi(similarity, index, sharpness=self.sharpness, weight=self.weight)  # (neurons, words)
             for neuron, best in enumerate(score.argmax(axis=1)):
                 if score[neuron, best] > self.least:
-                    yield Description(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
+                    yield NeuronDescription(layer.name, neuron, vocabulary[best], float(score[neuron, best]), "clip-dissect")
 
 
-def soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float = 10.0, weight: float = 1.0) -> Floats:
+def _soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float = 10.0, weight: float = 1.0) -> Floats:
     """(neurons, words) mutual information from similarities (images, words) and each neuron's top images (neurons, top).
 
     An image belongs to what excites the neuron with a probability that falls from the first towards the last (SURE);
@@ -107,7 +107,7 @@ def soft_wpmi(similarity: Floats, index: NDArray[np.int64], *, sharpness: float 
     return evidence - weight * common  # type: ignore[no-any-return]
 
 
-def embeddings(file: str, what: str) -> Floats:
+def _embeddings(file: str, what: str) -> Floats:
     """Embeddings (n, d) of length 1 each."""
     vectors = read_npy(user_path(file, f"{what}={file}"), f"{what}={file}")
     if vectors.ndim != 2 or not len(vectors) or vectors.dtype.kind != "f":
@@ -119,7 +119,7 @@ def embeddings(file: str, what: str) -> Floats:
     return vectors / length  # type: ignore[no-any-return]
 
 
-def words(file: str) -> list[str]:
+def _words(file: str) -> list[str]:
     """A vocabulary: one word or phrase per line, each once."""
     text = read_text(user_path(file, f"words={file}"), "a file with one word per line")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]

@@ -9,7 +9,7 @@ from neurotest.registry import register
 from neurotest.semantics.describe.attributes import Attributes
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.profile import ClassProfile
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 
 
 @register("describer", "combined", paper="attributes and class-profile together", cost="that of both")
@@ -24,7 +24,7 @@ class Combined(Describer):
     attributes: Attributes = field(default_factory=Attributes)
     classes: ClassProfile = field(default_factory=ClassProfile)
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         labelled = material.data is not None and material.data.labels is not None
         image = len(material.shape) == 3 and min(material.shape[1:]) >= 8
         looks = {(d.layer, d.neuron): d for d in self.attributes.describe(material)} if image else {}
@@ -36,4 +36,4 @@ class Combined(Describer):
             both = [d.text for d in (looks.get(key), serves.get(key)) if d is not None]
             shares = [looks[key].score] if key in looks else []
             shares += [(serves[key].score - 1) / most] if key in serves else []
-            yield Description(*key, "; ".join(both), max(shares), "combined")
+            yield NeuronDescription(*key, "; ".join(both), max(shares), "combined")

@@ -15,12 +15,12 @@ from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.scan import batches
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 from neurotest.semantics.exemplars import globs, maps
 from neurotest.target import Probe, Want
 
 SURE = 4.0  # standard errors above a coin toss
-LEAST = 2  # images per concept
+LEAST_IMAGES = 2  # images per concept
 
 
 @register(
@@ -63,9 +63,11 @@ class Concepts(checks.Settings, Describer):
                 f"concepts: {spec} holds one concept, and there is no other data: give DATA or a second concept.",
             )
         for name, count in zip(source.classes, counts, strict=True):
-            if count < LEAST:
+            if count < LEAST_IMAGES:
                 raise BadInput(
-                    "too-few", "images", f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST} are needed."
+                    "too-few",
+                    "images",
+                    f"concepts: {spec} holds {count} usable images of {name!r}: at least {LEAST_IMAGES} are needed.",
                 )
         return source
 
@@ -74,25 +76,25 @@ class Concepts(checks.Settings, Describer):
         source = read_data(self.spec)
         return f"{self!r} {source.classes} {source.digest()}"
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         source = self.source(material)
         assert source.classes is not None
         assert source.labels is not None
-        groups, values = source.labels, pooled(material, source)
+        groups, values = source.labels, _pooled(material, source)
         if material.data is not None:  # images of no concept
-            others = pooled(material, material.data)
+            others = _pooled(material, material.data)
             groups = np.concatenate([groups, np.full(len(material.data), -1)])
             values = {name: np.concatenate([values[name], others[name]]) for name in values}
         for layer, table in values.items():
-            area, error = areas(table, groups, len(source.classes))  # (concepts, neurons)
+            area, error = _areas(table, groups, len(source.classes))  # (concepts, neurons)
             best = area.argmax(axis=0)
             for neuron, concept in enumerate(best):
                 value = area[concept, neuron]
                 if value >= self.auc and value - 0.5 >= SURE * error[concept]:
-                    yield Description(layer, neuron, source.classes[concept], float(value), "concepts")
+                    yield NeuronDescription(layer, neuron, source.classes[concept], float(value), "concepts")
 
 
-def pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:
+def _pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]:
     """Every input's spatial maximum per neuron: layer -> (n, neurons)."""
     want = Want(layers=globs(material.layers), keep="map")
     parts: dict[str, list[NDArray[np.float32]]] = {layer.name: [] for layer in material.layers}
@@ -104,7 +106,7 @@ def pooled(material: Material, source: Source) -> dict[str, NDArray[np.float32]]
     return {name: np.concatenate(some) for name, some in parts.items()}
 
 
-def areas(values: NDArray[np.float32], groups: NDArray[np.int64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _areas(values: NDArray[np.float32], groups: NDArray[np.int64], count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """AUC of each group against all other inputs, (groups, neurons), and its standard error under chance, (groups,)."""
     from scipy.stats import rankdata
 

@@ -75,7 +75,7 @@ class Annotator:
         if tuple(x.shape[2:]) != image:
             x = functional.interpolate(x, image, mode="bilinear", align_corners=False, antialias=True)
         if self.pooling == "sum":
-            return torch.cat([summed(maps, masks) for maps in probe(x).values.values()], dim=1)
+            return torch.cat([_summed(maps, masks) for maps in probe(x).values.values()], dim=1)
         masks = functional.adaptive_avg_pool2d(masks.unsqueeze(1), (image[0], image[1]))
         pooled = [_under(x, masks)]
         for maps in probe(x).values.values():
@@ -89,7 +89,7 @@ def _under(maps: Tensor, masks: Tensor) -> Tensor:
     return (maps * masks).sum(dim=(2, 3)) / masks.sum(dim=(2, 3)).clamp_min(1e-6)
 
 
-def summed(maps: Tensor, masks: Tensor) -> Tensor:
+def _summed(maps: Tensor, masks: Tensor) -> Tensor:
     """Equation 6: (n, c, h, w) and (n, H, W) -> (n, c)."""
     small = functional.interpolate(masks.unsqueeze(1), tuple(maps.shape[2:]), mode="bilinear", align_corners=False)
     return (maps * small).sum(dim=(2, 3))
@@ -188,7 +188,7 @@ def _blobs(random: np.random.Generator, n: int, image: tuple[int, ...]) -> Bools
     return np.hypot(y - middle[:, :1, None], x - middle[:, 1:, None]) < radius[:, None, None]  # type: ignore[no-any-return]
 
 
-def annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Sequence[str]]]:
+def _annotated(folder: str | Path) -> Iterator[tuple[NDArray[np.uint8], Bools, Sequence[str]]]:
     """Neurons of a folder of published human annotations: images (k, c, h, w), masks (k, h, w), the summaries people wrote.
 
     The layout is that of MILANNOTATIONS: annotations.csv with layer, unit, summary, and per layer a folder with images.npy
@@ -221,7 +221,7 @@ def annotated_pairs(annotate: Annotator, folder: str | Path, k: int) -> Pairs:
     """Human annotations as pairs: a neuron as often as people described it."""
     vectors: list[Tensor] = []
     texts: list[str] = []
-    for images, masks, summaries in annotated(folder):
+    for images, masks, summaries in _annotated(folder):
         rows = np.arange(k) % len(images)
         vector = annotate(torch.from_numpy(images[rows]).float() / 255, torch.from_numpy(masks[rows]))
         vectors += [vector] * len(summaries)

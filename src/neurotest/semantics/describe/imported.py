@@ -8,7 +8,7 @@ from typing import ClassVar
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material, content_hash
-from neurotest.semantics.descriptions import UNKNOWN, Description, check_fingerprints, check_neuron, plain, read_rows, sizes
+from neurotest.semantics.descriptions import UNKNOWN, NeuronDescription, check_fingerprints, check_neuron, plain, read_rows, sizes
 from neurotest.target import Target
 
 NEURON = ("neuron", "unit")
@@ -45,7 +45,7 @@ class Imported(Describer):
         """The layers the file speaks of."""
         return tuple(sizes(target, dict.fromkeys(row.layer for row in self._rows(target)), self.file))
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         rows = self._rows(material.target)
         counts = sizes(material.target, dict.fromkeys(row.layer for row in rows), self.file)
         for row in rows:
@@ -61,7 +61,7 @@ class Imported(Describer):
         if "fingerprint" not in read_rows(self.file, ())[0]:
             material.notes.append(f"{self.file} carries no fingerprint: that it belongs to this network is not checked.")
 
-    def _rows(self, target: Target) -> list[Description]:
+    def _rows(self, target: Target) -> list[NeuronDescription]:
         table = read_rows(self.file, ())
         if not table:
             raise BadInput("empty", "file", f"{self.file} is empty: expected a CSV file with layer, neuron, description.")
@@ -83,7 +83,7 @@ class Imported(Describer):
             )
         return column
 
-    def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> Description:
+    def _row(self, row: dict[str, str], line: int, neuron: str, text: str, score: str | None) -> NeuronDescription:
         try:
             number, value = int(row[neuron]) - self.first, float(row[score]) if score and row[score] else 1.0
         except ValueError:
@@ -91,4 +91,4 @@ class Imported(Describer):
                 "wrong-type", "neuron", f"{self.file}, line {line}: {neuron} and {score or 'score'} must be numbers."
             ) from None
         layer = self.layer or plain(row["layer"])
-        return Description(layer, number, " ".join(plain(row[text]).split()) or UNKNOWN, value, row.get("method") or "csv")
+        return NeuronDescription(layer, number, " ".join(plain(row[text]).split()) or UNKNOWN, value, row.get("method") or "csv")

@@ -19,7 +19,7 @@ from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.reading import read_bytes, user_path
 from neurotest.scan import BATCH, Consumer, Progress, scan
-from neurotest.semantics.descriptions import DEAD, UNKNOWN, Description
+from neurotest.semantics.descriptions import DEAD, UNKNOWN, NeuronDescription
 from neurotest.semantics.exemplars import QUANTILE, Exemplars, K, has_map
 from neurotest.target import Layer, Target
 
@@ -39,7 +39,7 @@ class Describer(Protocol):
         """Everything the words depend on beside target, data and layers: settings, and the content of files that are read."""
         return repr(self)
 
-    def describe(self, material: Material) -> Iterable[Description]:
+    def describe(self, material: Material) -> Iterable[NeuronDescription]:
         """Descriptions of the material's neurons; what is left out is unknown."""
         raise NotImplementedError
 
@@ -146,15 +146,17 @@ class Material:
             seen.update(b"" if self.data.labels is None else self.data.labels.tobytes())
         return seen.hexdigest()
 
-    def complete(self, rows: Iterable[Description], method: str) -> list[Description]:
+    def complete(self, rows: Iterable[NeuronDescription], method: str) -> list[NeuronDescription]:
         """A description of every neuron: dead ones are named as such where there are exemplars, the rest is unknown."""
         every = {
-            (layer, n): Description(layer, n, UNKNOWN, 0.0, method) for layer, count in self.sizes.items() for n in range(count)
+            (layer, n): NeuronDescription(layer, n, UNKNOWN, 0.0, method)
+            for layer, count in self.sizes.items()
+            for n in range(count)
         }
         every |= {(row.layer, row.neuron): row for row in rows if (row.layer, row.neuron) in every}
         if self.data is not None:
             dead = [(layer, int(n)) for layer in self.sizes for n in np.flatnonzero(self.exemplars.dead(layer))]
-            every |= {(layer, n): Description(layer, n, DEAD, 0.0, method) for layer, n in dead}
+            every |= {(layer, n): NeuronDescription(layer, n, DEAD, 0.0, method) for layer, n in dead}
         return list(every.values())
 
 

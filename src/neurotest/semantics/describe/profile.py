@@ -10,7 +10,7 @@ from neurotest import checks
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.semantics.describe.material import Describer, Material
-from neurotest.semantics.descriptions import Description
+from neurotest.semantics.descriptions import NeuronDescription
 
 SURE = 4.0  # standard errors
 
@@ -36,7 +36,7 @@ class ClassProfile(checks.Settings, Describer):
     lift: float = checks.setting(1.5, "1.5 is usual", least=1)
     numbers: bool = False
 
-    def describe(self, material: Material) -> Iterator[Description]:
+    def describe(self, material: Material) -> Iterator[NeuronDescription]:
         if material.source.labels is None:
             raise BadInput(
                 "no-labels",
@@ -48,19 +48,19 @@ class ClassProfile(checks.Settings, Describer):
         exemplars = material.exemplars
         for layer in material.layers:
             means = exemplars.means(layer.name)
-            lifts = lift_of(means)
+            lifts = _lift_of(means)
             above = np.nan_to_num(means) - np.nanmean(np.where(np.isfinite(means), means, np.nan), axis=0)
             sure = above >= SURE * exemplars.errors(layer.name)
             for neuron, column in enumerate(lifts.T):
                 order = np.argsort(-column, kind="stable")[: self.most]
                 words = [names[c] for c in order if column[c] >= self.lift and sure[c, neuron]]
                 if words:
-                    numbers = f" (x{column.max():.1f}, selectivity {selectivity(column):.2f})" if self.numbers else ""
+                    numbers = f" (x{column.max():.1f}, selectivity {_selectivity(column):.2f})" if self.numbers else ""
                     text = ", ".join(words) + numbers
-                    yield Description(layer.name, neuron, text, float(column[order[0]]), "class-profile")
+                    yield NeuronDescription(layer.name, neuron, text, float(column[order[0]]), "class-profile")
 
 
-def lift_of(means: np.ndarray) -> np.ndarray:
+def _lift_of(means: np.ndarray) -> np.ndarray:
     """Means per class (classes, neurons) over their mean over the classes that were seen; 0 for a class that was not."""
     seen = np.isfinite(means)
     filled = np.where(seen, means, 0.0)
@@ -68,7 +68,7 @@ def lift_of(means: np.ndarray) -> np.ndarray:
     return np.divide(filled, base, out=np.ones_like(filled), where=base > 0)  # type: ignore[no-any-return]
 
 
-def selectivity(lifts: np.ndarray) -> float:
+def _selectivity(lifts: np.ndarray) -> float:
     """(largest - mean of the others) / (largest + mean of the others): 0 for all classes alike, 1 for one class alone."""
     first = int(np.argmax(lifts))
     others = float(np.delete(lifts, first).mean()) if len(lifts) > 1 else 0.0

@@ -1,4 +1,4 @@
-"""Describing into a run, as a job: how far the pass over the data came is kept, so that it goes on from there."""
+"""_Describing into a run, as a job: how far the pass over the data came is kept, so that it goes on from there."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ PAUSE = 30.0  # seconds between two snapshots, at least
 
 
 @dataclass(frozen=True, eq=False)
-class Described:
+class _Described:
     """A table and the run that holds it."""
 
     table: Descriptions
@@ -73,11 +73,11 @@ class Snapshots:
             return
         exemplars.load(state)
 
-    def fresh(self, start: int = 0) -> Unwritten:
+    def fresh(self, start: int = 0) -> _Unwritten:
         """Workers have exemplars of a piece only, and write nothing."""
-        return Unwritten()
+        return _Unwritten()
 
-    def merge(self, other: Unwritten) -> None:
+    def merge(self, other: _Unwritten) -> None:
         self._write()
 
     def update(self, trace: Trace) -> None:
@@ -91,7 +91,7 @@ class Snapshots:
         self.last = time.monotonic()
 
 
-class Unwritten:
+class _Unwritten:
     """In place of snapshots where there is no run."""
 
     want: Want | None = None
@@ -99,7 +99,7 @@ class Unwritten:
     def update(self, trace: Trace) -> None:
         return None
 
-    def fresh(self, start: int = 0) -> Unwritten:
+    def fresh(self, start: int = 0) -> _Unwritten:
         return self
 
 
@@ -115,7 +115,7 @@ def _check(state: Mapping[str, NDArray[Any]], empty: Mapping[str, NDArray[Any]])
 
 
 @dataclass(eq=False)
-class Describing(Job[Described]):
+class _Describing(Job[_Described]):
     """One describer on its material."""
 
     describer: Describer
@@ -126,22 +126,22 @@ class Describing(Job[Described]):
     @classmethod
     def prepare(
         cls, target: AnyTarget, data: AnyData | None, method: Any, layers: Layers, settings: DescribeSettings
-    ) -> Describing:
+    ) -> _Describing:
         chosen = {**settings.stored(), "strict": settings.strict, "cache": settings.cache}
         return cls(*prepare(target, data, method, layers, **chosen), settings)
 
     def config(self) -> dict[str, Any]:
         return {**record.config(self.material, self.describer), **self.settings.stored()}
 
-    def work(self, run: Run | None, progress: Progress | None) -> Described:
+    def work(self, run: Run | None, progress: Progress | None) -> _Described:
         self.material.progress = progress
         self.material.snapshots = None if run is None else Snapshots(run)
-        return Described(described(self.describer, self.material))
+        return _Described(described(self.describer, self.material))
 
     def kept(self, run: Run) -> str:
         return "a part of the pass over the data" if run.file(PASS).exists() else ""
 
-    def record(self, run: Run, result: Described) -> None:
+    def record(self, run: Run, result: _Described) -> None:
         record.fill(run, self.material, result.table)
         run.file(PASS).remove()
 
@@ -163,11 +163,11 @@ def recorded(
     """
     if resume is None:
         assert target is not None
-        job = Describing.prepare(target, data, method or DEFAULT, layers, DescribeSettings.of(settings))
+        job = _Describing.prepare(target, data, method or DEFAULT, layers, DescribeSettings.of(settings))
         done = run_job(job, out, progress)
     else:
 
-        def again(run: Run, config: dict[str, Any]) -> Describing:
+        def again(run: Run, config: dict[str, Any]) -> _Describing:
             network = stored_target(run, target)
             chosen = resumed(DescribeSettings, run, config, settings)
             repeated = {
@@ -176,7 +176,7 @@ def recorded(
             }
             resumed_settings(run, repeated, config)
             source = stored_source(run, config["data"], data, "data") if config["inputs"] else None
-            return Describing.prepare(network, source, read_method("describer", config["method"]), config["layers"], chosen)
+            return _Describing.prepare(network, source, read_method("describer", config["method"]), config["layers"], chosen)
 
         done = resume_job(resume, "describe", again, progress, out=out)
     assert done.run is not None

@@ -15,17 +15,16 @@ from neurotest import rng, zoo
 from neurotest.coverage.threshold import NC
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.evaluate import pixels
 from neurotest.evaluate.bias import THRESHOLDS as RANK_THRESHOLDS
 from neurotest.evaluate.bias import ClassBias, Sums, class_bias_report
 from neurotest.evaluate.features import Extractor, Features
-from neurotest.evaluate.frechet import fid, inception_score, kid
+from neurotest.evaluate.metrics import distances, fid, inception_score, kid, ssim
 from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.measure.context import Context
 from neurotest.mutate.space import to_unit
 from neurotest.scan import batches, predictions, scan
-from neurotest.stats.evenness import evenness
+from neurotest.stats.diversity import evenness
 from neurotest.target import Target
 from neurotest.target.load import load
 from neurotest_lab.studies import material
@@ -208,7 +207,7 @@ def measure(subject: Subject, clean: Clean, after: Source, predicted: NDArray[np
         "fid": fid(features.values, clean.features.values, covariance="shrunk").value,
         "kid": kid(features.values, clean.features.values).value,
         "oi": evenness(predicted[finite], classes), "oi faults": evenness(predicted[finite & fault], classes),
-        "ssim": float(pixels.ssim(x, before).mean()), "l2": float(pixels.distances(x, before)["l2"].mean()),
+        "ssim": float(ssim(x, before).mean()), "l2": float(distances(x, before)["l2"].mean()),
     }  # fmt: skip
 
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from neurotest.errors import BadInput
 from neurotest.stats.comparison import spearman
-from neurotest.stats.correlation import Correlation, correlate, within_levels
 from neurotest_lab.studies.coverage import published as paper
+from neurotest_lab.studies.coverage.correlate import Correlation, correlate, within_levels
 from neurotest_lab.studies.frame import Row, by, mean, rounded, with_ends
 
 SHOWN = paper.THRESHOLDS.index(0.2)  # the threshold the study draws its figures at

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from neurotest import rng
 from neurotest.data.source import ArraySource
-from neurotest.evaluate import judge, pixels
+from neurotest.evaluate import judge
 from neurotest.evaluate.judge import predict
+from neurotest.evaluate.metrics import distances, ssim
 from neurotest_lab.studies.frame import Row
 from neurotest_lab.studies.illumination.suites import GENERATORS, Subject, Suite, subject
 
@@ -43,8 +44,8 @@ def judgements(on: Subject, suite: Suite) -> Row:
         "root label pairs": len(set(zip(roots, labels[rows].tolist(), strict=True))),
         **{name: natural[name] for name in ("ssim", "kid", "l2")}, "outside": natural.get("outside"),
         "variation": natural["total_variation_ratio"], "evenness": result.impartiality["faults"],
-        "ssim, best per cell": float(pixels.ssim(x, original).mean()),
-        "l2, best per cell": float(pixels.distances(x, original)["l2"].mean()), "extractor": result.extractor,
+        "ssim, best per cell": float(ssim(x, original).mean()),
+        "l2, best per cell": float(distances(x, original)["l2"].mean()), "extractor": result.extractor,
     }  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from neurotest.measure.context import Context
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.exemplars import globs
 from neurotest.semantics.guidance import Guidance, Semantics
-from neurotest.semantics.threshold import Sample, tau
+from neurotest.semantics.threshold import PathSample, tau
 from neurotest.target import Layer, Probe, Target, Want
 from neurotest.target.load import load
 from neurotest_lab.studies.frame import Row, odd, split_of
@@ -57,7 +57,7 @@ class Shared:
     under all rules. One backward pass reads all layers, so a variant with fewer of them is a part of this."""
 
     ready: Semantics
-    sample: Sample
+    sample: PathSample
 
     def columns(self, layers: Sequence[Layer]) -> list[int]:
         names = [layer.name for layer in self.ready.layers]

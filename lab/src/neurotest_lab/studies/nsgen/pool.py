@@ -21,7 +21,7 @@ from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers
 from neurotest.semantics.guidance import Guidance
-from neurotest.semantics.paths import Paths, Reader
+from neurotest.semantics.paths import PathReader, Paths
 from neurotest.semantics.soft import Contributions, Soft, Values, VectorReader, Vectors, cosines
 from neurotest.semantics.threshold import tau
 from neurotest.stats.comparison import ranks
@@ -95,7 +95,7 @@ def _vectors(reader: VectorReader, images: NDArray[Any], x: torch.Tensor, roots:
     return references, Vectors.joined(parts)
 
 
-def _read(reader: Reader, images: NDArray[Any], x: torch.Tensor, roots: NDArray[np.int64]) -> tuple[Paths, Paths]:
+def _read(reader: PathReader, images: NDArray[Any], x: torch.Tensor, roots: NDArray[np.int64]) -> tuple[Paths, Paths]:
     """Paths of images and of their mutants."""
     prepare = reader.critic.target.prepare
     references = Paths.joined([reader.references(prepare(images[i : i + 64])) for i in range(0, len(images), 64)])

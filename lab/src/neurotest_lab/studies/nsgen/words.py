@@ -10,13 +10,13 @@ from typing import Any
 from neurotest import registry, zoo
 from neurotest.errors import BadInput
 from neurotest.semantics import encoders
-from neurotest.semantics.describe import validate
 from neurotest.semantics.describe.api import described, material, output_layer
 from neurotest.semantics.describe.concepts import Concepts
 from neurotest.semantics.describe.material import Describer, Material
 from neurotest.semantics.describe.milan import Milan
 from neurotest.target.load import load
 from neurotest_lab.studies.frame import Row
+from neurotest_lab.studies.nsgen import validate
 
 LIMIT = 4000  # of the test set
 FOLDERS = 1000  # training images that stand in for a user's folders of concepts

@@ -1,19 +1,23 @@
-"""Distances between two sets of features, and the inception score: FID, KID, IS, each with the samples it needs."""
+"""Numbers of a suite: FID, KID and inception score, its distance from training data, its variety, its distance from originals."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.stats.densities import check_square
+from neurotest.mutate import distances as apart
+from neurotest.stats.distances import Points, check_square, nearest_other
 
 Floats = NDArray[np.float64]
-USUAL = 2048  # below this many inputs FID is known to depend on their number
-FEW = 100
+FID_INPUTS = 2048  # below this many inputs FID is known to depend on their number
+KID_INPUTS = 100
 
 
 class Score(NamedTuple):
@@ -51,7 +55,7 @@ def _root(matrix: Floats) -> Floats:
     return root
 
 
-def frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
+def _frechet(mean1: Floats, cov1: Floats, mean2: Floats, cov2: Floats) -> float:
     """Squared distance of two normal distributions: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^.5).
 
     The trace of the root is that of the symmetric (S1^.5 S2 S1^.5)^.5, so no complex numbers arise.
@@ -78,12 +82,14 @@ def fid(
             "inputs, KID, or covariance='shrunk'.",
         )
     warnings = (
-        [] if n >= USUAL else [f"FID from {n} inputs: below {USUAL:,} it depends on their number; compare equal numbers only."]
+        []
+        if n >= FID_INPUTS
+        else [f"FID from {n} inputs: below {FID_INPUTS:,} it depends on their number; compare equal numbers only."]
     )
     if covariance == "shrunk":
         warnings.append("FID with shrunk covariances is not comparable with any published FID.")
     cov1, cov2 = (_covariance(x, covariance) for x in (a, b))
-    return Score(max(0.0, frechet(a.mean(0), cov1, b.mean(0), cov2)), tuple(warnings))
+    return Score(max(0.0, _frechet(a.mean(0), cov1, b.mean(0), cov2)), tuple(warnings))
 
 
 def _covariance(x: Floats, kind: str) -> Floats:
@@ -103,7 +109,7 @@ def kid(suite: NDArray[np.floating], reference: NDArray[np.floating]) -> Score:
     first = (own1.sum() - np.trace(own1)) / (n * (n - 1))
     second = (own2.sum() - np.trace(own2)) / (m * (m - 1))
     few = min(n, m)
-    warnings = () if few >= FEW else (f"KID from {few} inputs scatters widely: use at least {FEW}.",)
+    warnings = () if few >= KID_INPUTS else (f"KID from {few} inputs scatters widely: use at least {KID_INPUTS}.",)
     return Score(float(first + second - 2 * across.mean()), warnings)
 
 
@@ -131,3 +137,109 @@ def inception_score(probs: NDArray[np.floating], *, splits: int = 1) -> Score:
     low = n // splits < 10 * classes
     warnings = (f"inception score from {n // splits} inputs per split and {classes} classes is biased low.",) if low else ()
     return Score(float(np.mean(scores)), warnings)
+
+
+@dataclass(frozen=True, eq=False)
+class Manifold:
+    """Training features, and the distance to the nearest other that only 1 % of them exceed."""
+
+    points: Points
+    limit: float
+
+    @classmethod
+    def of(cls, train: Floats, *, quantile: float = 0.99) -> Manifold:
+        if len(train) < 100:
+            raise BadInput(
+                "too-few", "train", f"train: {len(train)} inputs cannot tell what is far from training data; give at least 100."
+            )
+        if not 0 < quantile < 1:
+            raise BadInput("out-of-range", "quantile", f"quantile={quantile}: expected a number between 0 and 1 (0.99 is usual).")
+        limit = float(np.quantile(nearest_other(train), quantile))
+        if limit == 0:
+            raise BadInput(
+                "duplicate", "train", "train: nearly all inputs have an exact copy among the others: leave the copies out."
+            )
+        return cls(Points(train), limit)
+
+    def distance(self, features: Floats) -> Floats:
+        """To the nearest training input, in units of the limit: above 1 is outside."""
+        return np.asarray(self.points.nearest(features)[0] / self.limit)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How various a suite is. vendi: the effective number of different inputs, from 1 to n, by cosine similarity."""
+
+    nearest: float  # mean distance to the nearest other input
+    pairwise: float  # root mean square distance of two inputs
+    vendi: float
+
+
+def spread(features: Floats) -> Spread:
+    """Variety of features (n, d)."""
+    x = np.asarray(features, dtype=np.float64)
+    n = len(x)
+    if n < 2:
+        raise BadInput("too-few", "inputs", f"{n} inputs: nearest others need at least 2.")
+    near = nearest_other(x)
+    centred = x - x.mean(0)
+    pairwise = float(np.sqrt(2 * np.square(centred).sum() / (n - 1)))
+    norm = np.linalg.norm(x, axis=1, keepdims=True)
+    unit = np.divide(x, norm, out=np.zeros_like(x), where=norm > 0)
+    # Eigenvalues of the n x n similarities are those of the smaller of the two products.
+    product = unit @ unit.T if n <= unit.shape[1] else unit.T @ unit
+    values = np.linalg.eigvalsh(product)
+    values = values[values > 1e-12 * max(1.0, float(values.max()))]
+    shares = values / values.sum() if values.size else np.ones(1)
+    return Spread(float(near.mean()), pairwise, float(np.exp(-(shares * np.log(shares)).sum())))
+
+
+WINDOW = 11  # as in the paper on SSIM
+PAIRS_AT_ONCE = 256
+
+
+def _same_shape(x: Tensor, original: Tensor) -> None:
+    if x.shape != original.shape:
+        raise BadInput(
+            "wrong-shape",
+            "originals",
+            f"inputs of {tuple(x.shape)} against originals of {tuple(original.shape)}: each needs its own original.",
+        )
+
+
+def distances(x: Tensor, original: Tensor) -> dict[str, Floats]:
+    """Per input the share of values that differ (l0), l2 and linf, for values in [0, 1]."""
+    _same_shape(x, original)
+    return dict(zip(apart.NAMES, apart.distances(x, original).T, strict=True))
+
+
+def total_variation(x: Tensor) -> Floats:
+    """Mean absolute difference of neighbouring pixels, down and across: (n,)."""
+    _images(x)
+    down, across = (x[:, :, 1:] - x[:, :, :-1]).abs(), (x[..., 1:] - x[..., :-1]).abs()
+    variation = (down.flatten(1).sum(1) + across.flatten(1).sum(1)) / x[0].numel()
+    return np.asarray(variation.cpu().double().numpy())
+
+
+def ssim(x: Tensor, original: Tensor) -> Floats:
+    """Structural similarity of each pair of images in [0, 1], mean over places and channels: 1 for equal ones."""
+    from kornia.metrics import ssim as places
+
+    _same_shape(x, original)
+    _images(x)
+    side = min(x.shape[2:])
+    window = min(WINDOW, side if side % 2 else side - 1)
+    parts = [
+        places(x[i : i + PAIRS_AT_ONCE].float(), original[i : i + PAIRS_AT_ONCE].float(), window, max_val=1.0).flatten(1).mean(1)
+        for i in range(0, len(x), PAIRS_AT_ONCE)
+    ]
+    return np.asarray(torch.cat(parts).cpu().double().numpy())
+
+
+def _images(x: Tensor) -> None:
+    if x.ndim != 4:
+        raise BadInput(
+            "unsuitable",
+            "shape",
+            f"inputs of shape {tuple(x.shape[1:])} are no images (channels, height, width): SSIM and variation need them.",
+        )

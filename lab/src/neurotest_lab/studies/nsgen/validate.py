@@ -19,6 +19,7 @@ from neurotest.semantics.describe.api import described, output_layer
 from neurotest.semantics.describe.material import Describer, Material, distinct
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, Descriptions
 from neurotest.semantics.encoders import unit
+from neurotest.semantics.exemplars import Exemplars
 from neurotest.stats.bootstrap import Interval, mean_interval, wilson
 
 KS = (1, 5, 10, 15, 20)  # table 6
@@ -147,7 +148,19 @@ def by_decoder(
 def fewer(material: Material, k: int) -> Material:
     """The same material with only the first k exemplars of every neuron; no new pass."""
     part = replace(material, k=k, progress=None, notes=[])
-    part.__dict__["exemplars"] = material.exemplars.truncated(k)
+    part.__dict__["exemplars"] = _truncated(material.exemplars, k)
+    return part
+
+
+def _truncated(exemplars: Exemplars, k: int) -> Exemplars:
+    """The same with only the first k exemplars of every neuron."""
+    part = replace(exemplars, k=k)
+    part.counts, part.seen, part.nonfinite = exemplars.counts, exemplars.seen, exemplars.nonfinite
+    for name, best in exemplars.best.items():
+        new = part.best[name]
+        for item in ("low", "high", "sums", "squares", "places", "inputs"):
+            setattr(new, item, getattr(best, item))
+        new.values, new.index = best.values[:k], best.index[:k]
     return part
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from neurotest import rng
 from neurotest.errors import BadInput
-from neurotest.stats.comparison import pearson, ranks, sample, within
+from neurotest.stats.comparison import pearson, ranks, sample
 
 DRAWS = 1000
 WEAK, STRONG = 0.3, 0.7  # as the coverage study names them
@@ -90,6 +90,28 @@ def p_value(r: float, freedom: int) -> float:
         return 0.0
     t = abs(r) * math.sqrt(freedom / (1 - r * r))
     return float(2 * stdtr(freedom, -t))
+
+
+def within(x: ArrayLike, y: ArrayLike, level: ArrayLike) -> float:
+    """Correlation given a level (lambda, a layer, ...): each level's own mean is taken off both sides first.
+
+    This is the partial correlation with one dummy per level. NaN where nothing varies within any level.
+    """
+    a, b = sample("x", x, 2), sample("y", y, 2)
+    groups = np.asarray(level)
+    if len(a) != len(b) or groups.shape != a.shape:
+        raise BadInput(
+            "wrong-count",
+            "levels",
+            f"{len(a)}, {len(b)} and {groups.size} values: expected as many levels as values on each side.",
+        )
+    _, inverse = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(inverse)
+    left, right = (v - (np.bincount(inverse, v) / sizes)[inverse] for v in (a, b))
+    scale = 1e-12 * max(1.0, float(np.abs(a).max()), float(np.abs(b).max()))
+    if np.abs(left).max() <= scale or np.abs(right).max() <= scale:
+        return math.nan
+    return pearson(left, right)
 
 
 def within_levels(x: ArrayLike, y: ArrayLike, level: Sequence[Any], *, least: int = 4) -> dict[Any, Correlation]:

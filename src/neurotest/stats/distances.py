@@ -1,4 +1,4 @@
-"""Distances and densities of classes of points in float64: covariance with shrinkage, Mahalanobis, Gaussian kernels."""
+"""Points in float64: distances and nearest neighbours in chunks, covariance with shrinkage, Mahalanobis, Gaussian kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,60 @@ from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
 from neurotest.memory import check_memory
-from neurotest.stats.neighbours import CHUNK, squared_distances
+
+CHUNK = 1 << 22  # distances held at once: 32 MB
+
+
+def squared_distances(left: Floats, right: Floats) -> Floats:
+    """|l - r|^2 of every pair: (n, m). What cancels when points are far from the origin is restored by a common shift."""
+    if not len(left) or not len(right):
+        return np.zeros((len(left), len(right)))
+    centre = right[0]
+    a, b = left - centre, right - centre
+    products = a @ b.T
+    products *= -2
+    products += np.einsum("ij,ij->i", a, a)[:, None]
+    products += np.einsum("ij,ij->i", b, b)
+    squared: Floats = np.maximum(products, 0, out=products)
+    return squared
+
+
+def nearest_other(points: Floats) -> Floats:
+    """Distance of each point to the nearest other: (n,)."""
+    distances = np.full(len(points), np.inf)
+    step = max(1, CHUNK // max(1, len(points)))
+    for start in range(0, len(points), step):
+        apart = squared_distances(points[start : start + step], points)
+        rows = np.arange(len(apart))
+        apart[rows, start + rows] = np.inf
+        distances[start : start + step] = np.sqrt(apart.min(axis=1))
+    return distances
+
+
+class Points:
+    """Points that are searched again and again: what does not depend on the query is computed once."""
+
+    def __init__(self, points: Floats) -> None:
+        self.points = np.ascontiguousarray(points, dtype=np.float64)  # (n, d)
+        self._centre = self.points.mean(axis=0)
+        centred = self.points - self._centre
+        self._double: Floats = np.ascontiguousarray(-2 * centred.T)  # (d, n)
+        self._squares: Floats = np.einsum("ij,ij->i", centred, centred)
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def nearest(self, queries: Floats) -> tuple[Floats, NDArray[np.int64]]:
+        """The nearest is searched by products, its distance taken from the difference itself."""
+        index = np.empty(len(queries), dtype=np.int64)
+        step = max(1, CHUNK // len(self))
+        for start in range(0, len(queries), step):
+            part = (queries[start : start + step] - self._centre) @ self._double
+            part += self._squares
+            index[start : start + step] = part.argmin(axis=1)
+        apart = queries - self.points[index]
+        return np.sqrt(np.einsum("ij,ij->i", apart, apart)), index
+
 
 Floats = NDArray[np.float64]
 Inverse = Literal["auto", "pinv", "none"]
@@ -22,7 +75,7 @@ def check_square(neurons: int) -> None:
     check_memory(24 * neurons * neurons, f"the covariance of {neurons:,} neurons", way_out)
 
 
-def ledoit_wolf(centred: Floats) -> Floats:
+def _ledoit_wolf(centred: Floats) -> Floats:
     """Covariance shrunk towards its mean variance by the intensity Ledoit and Wolf (2004) estimate: (d, d)."""
     n, d = centred.shape
     sample: Floats = centred.T @ centred / n
@@ -38,7 +91,7 @@ def ledoit_wolf(centred: Floats) -> Floats:
     return shrunk
 
 
-def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Floats, float, bool]:
+def _whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Floats, float, bool]:
     """W with W W^T the inverse covariance, log of the determinant's root of the covariance, and whether it was shrunk.
 
     `auto` takes the covariance as it is when it can be inverted in float64, otherwise Ledoit and Wolf's of the same points with
@@ -54,7 +107,7 @@ def whitening(covariance: Floats, centred: Floats, inverse: Inverse) -> tuple[Fl
             return vectors[:, kept] / np.sqrt(values[kept]), float(0.5 * np.log(values[kept]).sum()), False
         if values[0] > 0 and top / values[0] < WORST:
             return vectors / np.sqrt(values), float(0.5 * np.log(values).sum()), False
-    shrunk = ledoit_wolf(centred)
+    shrunk = _ledoit_wolf(centred)
     mean = float(np.trace(shrunk)) / len(shrunk)
     shrunk[np.diag_indices(len(shrunk))] += 1e-6 * mean if mean > 0 else 1e-12
     values, vectors = np.linalg.eigh(shrunk)
@@ -85,7 +138,7 @@ class Gaussian:
         self.mean = points.mean(axis=0)
         self.few = len(points) <= points.shape[1]  # so few points have a singular covariance
         centred = points - self.mean
-        self.whiten, _, self.shrunk = whitening(centred.T @ centred / len(points), centred, inverse)
+        self.whiten, _, self.shrunk = _whitening(centred.T @ centred / len(points), centred, inverse)
 
     def squared_distance(self, values: Floats) -> Floats:
         """Squared Mahalanobis distance from the mean: (n,)."""
@@ -106,7 +159,7 @@ class Kernels:
         if bandwidth == "scott":
             centred = points - self.mean
             covariance = centred.T @ centred / max(1, n - 1)
-            whiten, root, self.shrunk = whitening(covariance, centred, inverse)
+            whiten, root, self.shrunk = _whitening(covariance, centred, inverse)
             factor = n ** (-1 / (d + 4))
             self.whiten: Floats = whiten / factor
             log_root = root + d * np.log(factor)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from neurotest.errors import BadInput
-from neurotest.stats.comparison import pearson, within
-from neurotest.stats.correlation import Correlation, correlate, p_value, within_levels
+from neurotest.stats.comparison import pearson
+from neurotest_lab.studies.coverage.correlate import Correlation, correlate, p_value, within, within_levels
 
 numbers = st.lists(st.floats(-100, 100).map(lambda v: round(v, 3)), min_size=5, max_size=30)
 
@@ -196,3 +196,33 @@ def test_messages_name_the_argument() -> None:
     two = correlate([1, 2], [1, 2])
     assert (two.r, two.n) == (pytest.approx(1), 2)
     assert math.isnan(two.p)  # no degree of freedom is left
+
+
+def test_too_few_values_and_levels_of_another_number_are_refused() -> None:
+    with pytest.raises(BadInput, match=r"^x: .*at least 2"):
+        within([1.0], [1.0, 2.0], [0, 0])
+    with pytest.raises(BadInput, match=r"^y: .*at least 2"):
+        within([1.0, 2.0], [1.0], [0, 0])
+    assert within([1.0, 2.0], [1.0, 3.0], [0, 0]) == pytest.approx(1)
+    with pytest.raises(BadInput, match="as many levels"):
+        within([1.0, 2.0], [1.0, 2.0, 3.0], [0, 0])
+
+
+def test_a_level_that_explains_everything_is_taken_off() -> None:
+    rng = np.random.default_rng(0)
+    level = np.repeat([0, 1, 2], 20)
+    x, y = level + 0.1 * rng.normal(size=60), level + 0.1 * rng.normal(size=60)
+    assert pearson(x, y) > 0.9
+    dummies = np.eye(3)[level]
+    left, right = (v - dummies @ np.linalg.lstsq(dummies, v, rcond=None)[0] for v in (x, y))
+    assert within(x, y, level) == pytest.approx(stats.pearsonr(left, right).statistic)
+    assert abs(within(x, y, level)) < 0.3
+    assert math.isnan(within(level, y, level))
+    assert math.isnan(within(x, level, level))
+    assert math.isnan(pearson(np.full(60, 0.1), y))
+    # What rounding leaves of constants far from zero is no variation, a small variation there is.
+    assert math.isnan(within(1e9 * level + 0.1, y, level))
+    assert math.isnan(within(y, 1e9 * level + 0.1, level))
+    assert within(1e3 * level + 1e-6 * x, y, level) == pytest.approx(within(x, y, level), abs=1e-3)
+    with pytest.raises(BadInput):
+        within(x, y, level[:5])

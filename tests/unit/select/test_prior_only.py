@@ -7,11 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.jobs.opening import known_training
 from neurotest.select import compare, select
 from neurotest.select.adaptive import bank as banks
+from neurotest.select.prior_only import PriorOnly
 from neurotest.target import Target
 from neurotest.target.load import load
 
@@ -56,10 +58,10 @@ def test_a_bank_is_read_back_and_a_damaged_one_is_made_again(cache: Path) -> Non
     assert len(list((cache / "banks").glob("*.npz"))) == 3  # and so is one other pixel
 
 
-def test_the_first_batch_of_adaptive_is_foreseen() -> None:
-    both = compare(target(), exact_pool().without_labels(), ["adaptive", "foreseen"], 12, train=TRAIN)
-    assert np.array_equal(both["adaptive"].order, both["foreseen"].order)
-    content = both["foreseen"].to_dict()
+def test_the_first_batch_of_adaptive_is_that_of_prior_only() -> None:
+    both = compare(target(), exact_pool().without_labels(), ["adaptive", "prior-only"], 12, train=TRAIN)
+    assert np.array_equal(both["adaptive"].order, both["prior-only"].order)
+    content = both["prior-only"].to_dict()
     assert content["prior"]["training_images"] == 30
     assert sum(content["prior"]["shares"].values()) == pytest.approx(1)
     assert any("by its looks" in note for note in both["adaptive"].notes)
@@ -86,16 +88,16 @@ def test_without_training_data_the_pool_itself_serves() -> None:
 def test_inputs_that_are_no_images_have_no_prior() -> None:
     vectors = ArraySource(np.arange(60, dtype=np.float32).reshape(10, 6) / 64, np.arange(10) % 3)
     assert select(centred(), vectors, "adaptive", 3, train=vectors).details["prior"] == {"from": "none"}
-    with pytest.raises(BadInput, match="foreseen: no prior: inputs of shape 6"):
-        select(centred(), vectors, "foreseen", 3, train=vectors)
+    with pytest.raises(BadInput, match="prior-only: no prior: inputs of shape 6"):
+        select(centred(), vectors, "prior-only", 3, train=vectors)
 
 
 @pytest.mark.parametrize(
-    ("train", "word"), [(None, "foreseen needs training data: give --train"), (ArraySource(images(5)), "with labels")]
+    ("train", "word"), [(None, "prior-only needs training data: give --train"), (ArraySource(images(5)), "with labels")]
 )
-def test_what_foreseen_needs(train: ArraySource | None, word: str) -> None:
+def test_what_prior_only_needs(train: ArraySource | None, word: str) -> None:
     with pytest.raises(BadInput, match=word):
-        select(target(), exact_pool(), "foreseen", 5, train=train)
+        select(target(), exact_pool(), "prior-only", 5, train=train)
 
 
 @pytest.mark.parametrize("options", ["ridge=0", "prior=maybe"])
@@ -111,3 +113,8 @@ def test_the_zoo_knows_its_training_data() -> None:
         pytest.skip("the embedded MNIST training images were removed")
     assert known.spec == "zoo:mnist/train"
     assert known_training(Target(network.module, shape=(1, 28, 28))) is None
+
+
+def test_the_former_name_still_works() -> None:
+    assert registry.find("selector", "foreseen").name == "prior-only"
+    assert registry.build("selector", "foreseen:ridge=10") == PriorOnly(ridge=10)

@@ -6,8 +6,8 @@ import pytest
 
 from neurotest import registry, zoo
 from neurotest.semantics.describe.api import described, material, output_layer
-from neurotest.semantics.describe.validate import output_units
 from neurotest.target import load
+from neurotest_lab.studies.nsgen.validate import output_units
 
 SUBJECTS = ("fashion-lenet1", "fashion-lenet5", "mnist-lenet5")
 
