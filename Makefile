@@ -85,7 +85,7 @@ fuzz-operators: $(VENV)/.dev
 # A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
 test-peers: export NEUROTEST_PEERS := required
 test-peers: $(PEERS)/.peers
-	$(PEERS)/bin/python -m pytest -q -m peer $(ONE_CASE) tests lab/tests $(ARGS)
+	$(PEERS)/bin/python -m pytest -q -m "peer$(if $(SAMPLE), and not slow)" $(ONE_CASE) tests lab/tests $(ARGS)
 
 # A skip fails here, too, and so does a library from which no network was tested.
 test-models test-models-all: export NEUROTEST_MODELS := required

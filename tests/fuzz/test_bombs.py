@@ -55,8 +55,10 @@ class Readers:
         environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
         command = [sys.executable, "-m", "tests.fuzz.test_bombs"]
         self.errors = open(cache / "errors", "w+")  # noqa: SIM115
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": self.errors, "text": True}
-        self.process = subprocess.Popen(command, cwd=ROOT, env={**environment, "NEUROTEST_CACHE": str(cache)}, **pipes)
+        self.process = subprocess.Popen(
+            command, cwd=ROOT, env={**environment, "NEUROTEST_CACHE": str(cache)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, text=True,
+        )  # fmt: skip
 
     def read(self, name: str, folder: Path) -> dict[str, Any]:
         assert self.process.stdin is not None
