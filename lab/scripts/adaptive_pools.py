@@ -27,7 +27,7 @@ def test_set(name: str) -> str:
 
 
 def nss_pools(name: str, odd: bool, seeds: range) -> Iterator[Source]:
-    from neurotest.mutate.pools import nss_pool
+    from neurotest.mutate.nss import nss_pool
 
     for seed in seeds:
         yield nss_pool(source=part(data(test_set(name)), odd), seed=seed)

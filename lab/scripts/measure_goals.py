@@ -186,10 +186,10 @@ def plenty(subject: str, repetition: int) -> Source:
 
 def unbroken(target: Target, seeds: Seeds) -> np.ndarray:
     """Which seeds every single rule leaves right, valid or not."""
-    from neurotest.mutate.chain import Step, draws_of
+    from neurotest.mutate.chain import Mutation, draws_of
 
     mutations, right = PixelRules(bilateral=False), np.arange(len(seeds))
-    steps = [Step(family.name, rule) for family in mutations.families for rule in family.rules]
+    steps = [Mutation(family.name, rule) for family in mutations.families for rule in family.rules]
     for step in reversed(steps):  # the strongest of each family come last, and leave the fewest
         some = seeds.take(right)
         draws = draws_of(mutations, [step])[np.zeros(len(some), dtype=int)]

@@ -28,7 +28,7 @@ from neurotest.generate.fuzz.goals.state import GoalsState
 from neurotest.generate.fuzz.guides import GuideState
 from neurotest.measure.context import Context
 from neurotest.measure.traces import array
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.rules import Rules95
 from neurotest.target import Probe, Target, Trace, Want
 
@@ -38,8 +38,8 @@ from measure_goals import LENETS, PASSES, campaign, say, table
 REPETITIONS = 4
 EVERY = Want(layers="pre_activation", neuron="channel")
 STEPS = (
-    Step("rotation", (15.0,)), Step("translation", (5.0, 0.0)), Step("contrast", (1.6,)), Step("brightness", (40.0,)),
-    Step("blur", (5.0,)),
+    Mutation("rotation", (15.0,)), Mutation("translation", (5.0, 0.0)), Mutation("contrast", (1.6,)),
+    Mutation("brightness", (40.0,)), Mutation("blur", (5.0,)),
 )  # fmt: skip
 
 

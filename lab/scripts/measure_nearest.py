@@ -19,7 +19,7 @@ from neurotest import zoo
 from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import nss_pool
 from neurotest.select import compare
 from neurotest.stats import faults
 from neurotest.stats.bootstrap import mean_interval

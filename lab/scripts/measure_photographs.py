@@ -18,7 +18,7 @@ from report_prior import scan
 
 from neurotest.data.source import ArraySource, Source
 from neurotest.jobs.opening import open_data
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import nss_pool
 from neurotest.select.adaptive import bank as banks
 from neurotest.select.adaptive import prior as priors
 from neurotest.select.adaptive.experts import PriorLoop

@@ -28,7 +28,7 @@ from neurotest import rng, zoo
 from neurotest.data.driving import splits
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.select import compare
 from neurotest.stats.bootstrap import Interval, wilson
@@ -136,7 +136,7 @@ def relations() -> None:
             chosen = [family.rules[i] for i in random.integers(0, len(family.rules), len(test))]
             seeds = random.integers(1 << 50, size=len(test)).astype(float)
             steps = [
-                Step(family.name, (*row, *([seed] if family.seeded else []))) for row, seed in zip(chosen, seeds, strict=True)
+                Mutation(family.name, (*row, *([seed] if family.seeded else []))) for row, seed in zip(chosen, seeds, strict=True)
             ]
             changed = mutations.apply(unit, draws_of(mutations, steps))
             x = changed.mul(255).round().to(torch.uint8).numpy()
@@ -241,7 +241,7 @@ def picture(place: str) -> None:
     values = ((3.0,), (45.0,), (1.3,), (4.0,), (0.02, 7.0), (0.45,))
     unit = torch.from_numpy(test.read(rows)).float() / 255
     changed = torch.cat([
-        mutations.apply(unit[i : i + 1], draws_of(mutations, [Step(name, row)]))
+        mutations.apply(unit[i : i + 1], draws_of(mutations, [Mutation(name, row)]))
         for i, (name, row) in enumerate(zip(mutations.names, values, strict=True))
     ])  # fmt: skip
     pixels = [part.mul(255).round().to(torch.uint8).numpy() for part in (unit, changed)]

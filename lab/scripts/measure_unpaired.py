@@ -20,9 +20,8 @@ from neurotest.data.source import Source
 from neurotest.data.spec import data
 from neurotest.levels import EIGHT
 from neurotest.mutate.mild import MildMutations
-from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.nss import NssMutations, nss_pool
 from neurotest.mutate.operators import BoxBlur, Contrast, Operator, Rotation, Shift
-from neurotest.mutate.pools import nss_pool
 from neurotest.scan import batches
 from neurotest.stats.bootstrap import mean_interval
 from neurotest.target import Probe, Want

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Interpolation = Literal["bilinear", "bicubic", "nearest", "lanczos"]
 GREY, COLOUR = ("1", "L", "LA", "La"), ("RGB", "RGBA", "RGBa", "P", "PA", "CMYK", "YCbCr", "RGBX", "HSV", "LAB")
 DEEP = ("I;16", "I;16B", "I;16L", "I;16N", "I")
-LARGEST = 16_384  # pixels a side
+LARGEST_SIDE = 16_384  # pixels a side
 STRIP = 256  # rows
 ORIENTATION = 0x0112  # the tag in which a camera says how it was held
 TURNS = {
@@ -67,8 +67,8 @@ class Preprocess:
         if self.resize is not None:
             text = str(self.resize).lower()
             sides = [int(side) for side in text.split("x")] if re.fullmatch(r"\d{1,6}(x\d{1,6})?", text) else [0]
-            if not all(1 <= side <= LARGEST for side in sides):
-                message = f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST} a side."
+            if not all(1 <= side <= LARGEST_SIDE for side in sides):
+                message = f"resize={self.resize!r}: expected 224 or 224x320 (height x width), at most {LARGEST_SIDE} a side."
                 raise BadInput("out-of-range", "resize", message)
             object.__setattr__(self, "resize", sides[0] if len(set(sides)) == 1 else text)
         if self.crop in ("center", "centre"):

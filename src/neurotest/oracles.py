@@ -1,12 +1,12 @@
 """Oracles: what is a fault. Each rejects mutants by their logits and by the seed they were made from.
 
-Several may be joined; the first that rejects a mutant names the fault. Logits that are no numbers are always a fault.
+Several may be joined; the first that rejects a mutant names the fault. Logits that are not finite are always a fault.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
+from neurotest.checks import Settings
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.target import Target
@@ -31,25 +32,29 @@ class Roots:
     labels: NDArray[np.int64]  # (n,) -1 where unknown
     predicted: NDArray[np.int64]  # (n,) by the target
     logits: NDArray[np.float32]  # (n, classes)
-    quantities: NDArray[np.float64] | None = None  # (n,) the truth, where the target predicts a quantity and it is known
+    quantities: NDArray[np.float64] | None = None  # (n,) the truth, where the target predicts a regression value and it is known
 
     def __getitem__(self, index: Any) -> Roots:
         quantities = None if self.quantities is None else self.quantities[index]
         return Roots(self.labels[index], self.predicted[index], self.logits[index], quantities)
 
     def values(self, bins: Bins) -> NDArray[np.float64]:
-        """(n,) the quantities that the target gives."""
+        """(n,) the regression values that the target gives."""
         return np.asarray(bins.values(torch.from_numpy(self.logits).double()).numpy())
 
 
-class Check(Protocol):
-    """An oracle ready for one target. `passes` is how many further forward passes each mutant costs."""
+@dataclass(eq=False)
+class Check:
+    """An oracle ready for one target. `test` says which mutants (n, *shape) are faults by their logits and their seeds."""
 
     name: str
-    passes: int
-    labels: bool  # whether the seeds must be labelled
+    test: Callable[[Tensor, Tensor, Roots], Wrong]
+    labels: bool = False  # whether the seeds must be labelled
+    passes: int = 0  # further forward passes that each mutant costs
+    tolerance: float | None = None  # of a regression value
 
-    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong: ...
+    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+        return np.asarray(self.test(x, logits, roots))
 
 
 class Oracle(Protocol):
@@ -58,8 +63,8 @@ class Oracle(Protocol):
     def begin(self, target: Target) -> Check: ...
 
 
-def far(bins: Bins, logits: Tensor, truth: NDArray[np.float64] | Tensor, tolerance: float) -> Wrong:
-    """(n,) which answers are farther than the tolerance from a quantity; those that are no numbers, too."""
+def far(bins: Bins, logits: Tensor, truth: NDArray[np.floating[Any]] | Tensor, tolerance: float) -> Wrong:
+    """(n,) which answers are farther than the tolerance from a regression value; those that are not finite, too."""
     values = bins.values(exact(logits))
     return np.asarray((~((values - torch.as_tensor(truth).to(values)).abs() <= tolerance)).cpu().numpy())
 
@@ -75,51 +80,45 @@ def _check_limit(name: str, value: float | str | None) -> None:
 
 
 def predicted(logits: Tensor) -> NDArray[np.int64]:
-    """(n,) class numbers; -1 where a logit is no finite number."""
+    """(n,) class numbers; -1 where a logit is not finite."""
     return np.asarray(torch.where(logits.isfinite().all(1), logits.argmax(1), -1).cpu().numpy(), dtype=np.int64)
 
 
-@dataclass(eq=False)
-class _Simple:
-    """A check that needs the logits only."""
-
-    name: str
-    test: Any
-    labels: bool = False
-    passes: int = 0
-    tolerance: float | None = None  # of a quantity
-
-    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
-        return np.asarray(self.test(logits, roots))
+def _moved(name: str, option: str, value: float | str | None, bins: Bins) -> Check:
+    """Regression values may move by so much from the answer to the seed; the target's tolerance by default."""
+    limit = bins.tolerance if value is None else read_tolerance(option, value, bins)
+    return Check(name, lambda x, logits, roots: far(bins, logits, roots.values(bins), limit), tolerance=limit)
 
 
 @registry.register("oracle", "label", paper="", cost="nothing")
-@dataclass(frozen=True, kw_only=True)
 class Label:
-    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A quantity
-    may be off by the target's tolerance."""
+    """The prediction is not the label of the seed: assumes that mutations preserve the class. Needs labelled seeds. A regression
+    value may be off by the target's tolerance."""
 
     def begin(self, target: Target) -> Check:
         bins = target.bins
 
-        def off(logits: Tensor, roots: Roots) -> Wrong:
+        def off(x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
             if bins is None or roots.quantities is None:
                 return np.asarray(predicted(logits) != roots.labels)
             return far(bins, logits, roots.quantities, bins.tolerance)
 
-        return _Simple("label", off, labels=True, tolerance=None if bins is None else bins.tolerance)
+        return Check("label", off, labels=True, tolerance=None if bins is None else bins.tolerance)
 
 
 @registry.register(
-    "oracle", "metamorphic", paper="Tian et al., DeepTest, ICSE 2018", cost="nothing", main="bound",
-    differs="DeepTest allows a changed picture lambda times the mean squared error of the unchanged ones, which says nothing "
+    "oracle",
+    "metamorphic",
+    paper="Tian et al., DeepTest, ICSE 2018",
+    cost="nothing",
+    main="bound",
+    differs="DeepTest allows a changed image lambda times the mean squared error of the unchanged ones, which says nothing "
     "where labels are missing or wrong; here the answer for the seed is what it must stay near.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class Metamorphic:
     """The prediction is not that of the seed: needs no label, but cannot see where the target was wrong to begin with.
 
-    bound: of a quantity, how far it may move from the answer for the seed, in its unit or in percent of its span
+    bound: of a regression value, how far it may move from the answer for the seed, in its unit or in percent of its span
     (`metamorphic:5%`); the target's tolerance by default.
     """
 
@@ -129,95 +128,81 @@ class Metamorphic:
         _check_limit("bound", self.bound)
 
     def begin(self, target: Target) -> Check:
-        bins = target.bins
-        if bins is None:
-            if self.bound is not None:
-                raise BadInput(
-                    "unsuitable",
-                    "bound",
-                    f"metamorphic:{self.bound}: a bound is for quantities, and the target predicts a class; leave it out.",
-                )
-            return _Simple("metamorphic", lambda logits, roots: predicted(logits) != roots.predicted)
-        bound = bins.tolerance if self.bound is None else read_tolerance("bound", self.bound, bins)
-        return _Simple("metamorphic", lambda logits, roots: far(bins, logits, roots.values(bins), bound), tolerance=bound)
+        if target.bins is not None:
+            return _moved("metamorphic", "bound", self.bound, target.bins)
+        if self.bound is not None:
+            raise BadInput(
+                "unsuitable",
+                "bound",
+                f"metamorphic:{self.bound}: a bound is for regression values, and the target predicts a class; leave it out.",
+            )
+        return Check("metamorphic", lambda x, logits, roots: predicted(logits) != roots.predicted)
 
 
 @registry.register("oracle", "nonfinite", paper="TensorFuzz, ICML 2019", cost="nothing")
-@dataclass(frozen=True, kw_only=True)
 class NonFinite:
     """A logit is NaN or infinite. Always in force; named alone, nothing else is a fault."""
 
     def begin(self, target: Target) -> Check:
-        return _Simple("nonfinite", lambda logits, roots: predicted(logits) < 0)
+        return Check("nonfinite", lambda x, logits, roots: predicted(logits) < 0)
 
 
 @registry.register("oracle", "regression", paper="", cost="nothing", main="tolerance")
-@dataclass(frozen=True, kw_only=True)
-class Regression:
-    """Some output is farther than `tolerance` from what the target gives for the seed: the quantity, where it predicts one (in
-    its unit or in percent of its span; by default the target's tolerance), otherwise probabilities or logits (by default 1)."""
+class Regression(Settings):
+    """Some output is farther than `tolerance` from what the target gives for the seed: the regression value, where it predicts
+    one (in its unit or in percent of its span; by default the target's tolerance), otherwise probabilities or logits (by default
+    1)."""
 
     tolerance: float | str | None = None
     outputs: Literal["logits", "probs"] = "probs"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_limit("tolerance", self.tolerance)
-        if self.outputs not in ("logits", "probs"):
-            raise BadInput("out-of-range", "outputs", f"outputs={self.outputs!r}: expected logits or probs.")
 
     def begin(self, target: Target) -> Check:
-        bins = target.bins
-        if bins is not None:
-            limit = bins.tolerance if self.tolerance is None else read_tolerance("tolerance", self.tolerance, bins)
-            return _Simple("regression", lambda logits, roots: far(bins, logits, roots.values(bins), limit), tolerance=limit)
+        if target.bins is not None:
+            return _moved("regression", "tolerance", self.tolerance, target.bins)
         if isinstance(self.tolerance, str):
             raise BadInput(
                 "unsuitable",
                 "tolerance",
-                f"tolerance={self.tolerance}: a share of a span is for quantities, and the target predicts a class.",
+                f"tolerance={self.tolerance}: a share of a span is for regression values, and the target predicts a class.",
             )
         tolerance = 1.0 if self.tolerance is None else self.tolerance
 
-        def moved(logits: Tensor, roots: Roots) -> Wrong:
+        def moved(x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
             logits = exact(logits)
             before = torch.from_numpy(roots.logits).to(logits)
             if self.outputs == "probs":
                 logits, before = logits.softmax(1), before.softmax(1)
             return np.asarray(((logits - before).abs().amax(1) > tolerance).cpu().numpy())
 
-        return _Simple("regression", moved, tolerance=tolerance)
+        return Check("regression", moved, tolerance=tolerance)
 
 
-@dataclass(eq=False)
-class _Others:
-    """Compares with other networks on the same input."""
+def _disagreement(name: str, others: Sequence[Target], bins: Bins | None) -> Check:
+    """Compare with other networks on the same input. bins: of the target, where it predicts a regression value."""
+    if any((other.bins is None) != (bins is None) for other in others):
+        raise BadInput(
+            "conflict",
+            "outputs",
+            f"{name}: one network predicts a regression value and the other a class: they cannot be compared.",
+        )
 
-    name: str
-    others: Sequence[Target]
-    bins: Bins | None = None  # of the target: quantities may differ by its tolerance
-    labels: bool = False
-    passes: int = 0
-
-    def __post_init__(self) -> None:
-        self.passes = len(self.others)
-        if any((other.bins is None) != (self.bins is None) for other in self.others):
-            raise BadInput(
-                "conflict",
-                "outputs",
-                f"{self.name}: one network predicts a quantity and the other a class: they cannot be compared.",
-            )
-
-    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+    def differ(x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
         ours = predicted(logits)
         wrong = np.zeros(len(ours), dtype=bool)
         with torch.inference_mode():
-            for other in self.others:
+            for other in others:
                 theirs = other.logits(x)
-                if self.bins is not None and other.bins is not None:
-                    wrong |= far(self.bins, logits, other.bins.values(exact(theirs)), self.bins.tolerance)
+                if bins is not None and other.bins is not None:
+                    wrong |= far(bins, logits, other.bins.values(exact(theirs)), bins.tolerance)
                 else:
                     wrong |= predicted(theirs) != ours
         return wrong
+
+    return Check(name, differ, passes=len(others))
 
 
 def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[Target]:
@@ -238,7 +223,6 @@ def _opened(oracle: str, others: Sequence[str | Target], example: str) -> list[T
     cost="one forward pass of each other network per mutant",
     main="other",
 )
-@dataclass(frozen=True, kw_only=True)
 class Differential:
     """Another network (`other`, a target spec; several are separated by +) disagrees; which one is wrong stays open."""
 
@@ -248,35 +232,14 @@ class Differential:
 
     def begin(self, target: Target) -> Check:
         others = self.other.split("+") if isinstance(self.other, str) else [self.other]
-        return _Others("differential", _opened("differential", others, "zoo:mnist-lenet1"), target.bins)
+        return _disagreement("differential", _opened("differential", others, "zoo:mnist-lenet1"), target.bins)
 
 
-@dataclass(eq=False)
-class _Recognised:
-    """Wrong for the target, and still right for another network."""
-
-    other: Target
-    name: str = "recognised"
-    labels: bool = True
-    passes: int = 1
-
-    def __call__(self, x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
-        with torch.inference_mode():
-            recognised = predicted(self.other.logits(x)) == roots.labels
-        return np.asarray((predicted(logits) != roots.labels) & recognised)
-
-
-@registry.register(
-    "oracle",
-    "recognised",
-    paper="",
-    cost="one forward pass of the other network per mutant",
-    main="other",
-)
-@dataclass(frozen=True, kw_only=True)
+@registry.register("oracle", "recognised", paper="", cost="one forward pass of the other network per mutant", main="other")
 class Recognised:
-    """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: what nobody could
-    recognise any more is no fault. The better the other network, the fewer true faults are missed. Needs labelled seeds."""
+    """The prediction is not the label of the seed, but another network (`other`, a target spec) still gives it: a mutant that
+    nobody could recognise does not count. The better the other network, the fewer true faults are missed. Needs labelled
+    seeds."""
 
     opens: ClassVar[tuple[str, ...]] = ("other",)
 
@@ -288,7 +251,7 @@ class Recognised:
             raise BadInput(
                 "unsuitable",
                 "outputs",
-                "recognised: it compares classes, and the target predicts a quantity: use differential:TARGET.",
+                "recognised: it compares classes, and the target predicts a regression value: use differential:TARGET.",
             )
         if other.fingerprint == target.fingerprint:
             raise BadInput(
@@ -296,7 +259,13 @@ class Recognised:
                 "target",
                 "recognised: the other network is the one under test, so nothing would ever be a fault: name another.",
             )
-        return _Recognised(other)
+
+        def wrong(x: Tensor, logits: Tensor, roots: Roots) -> Wrong:
+            with torch.inference_mode():
+                recognised = predicted(other.logits(x)) == roots.labels
+            return np.asarray((predicted(logits) != roots.labels) & recognised)
+
+        return Check("recognised", wrong, labels=True, passes=1)
 
 
 @registry.register(
@@ -306,29 +275,22 @@ class Recognised:
     cost="one more forward pass per mutant",
     main="to",
 )
-@dataclass(frozen=True, kw_only=True)
-class Quantised:
+class Quantised(Settings):
     """The target with its weights rounded to `int8` (and back) or `bf16` predicts another class."""
 
     to: Literal["int8", "bf16"] = "int8"
-
-    def __post_init__(self) -> None:
-        if self.to not in ("int8", "bf16"):
-            raise BadInput("out-of-range", "to", f"to={self.to!r}: expected int8 or bf16.")
 
     def begin(self, target: Target) -> Check:
         module = copy.deepcopy(target.module)
         with torch.no_grad():
             for weight in module.parameters():
-                weight.copy_(rounded(weight, self.to))
-        other = Target(
-            module, bounds=target.bounds, mean=target.mean, std=target.std, shape=target.shape, outputs=target.outputs,
-            spec=f"{target.spec} in {self.to}", device=target.device, span=target.span, tolerance=target.tolerance,
-        )  # fmt: skip
-        return _Others(f"quantised-{self.to}", [other], target.bins)
+                weight.copy_(_rounded(weight, self.to))
+        same = ("bounds", "mean", "std", "shape", "outputs", "device", "span", "tolerance")
+        other = Target(module, spec=f"{target.spec} in {self.to}", **{name: getattr(target, name) for name in same})
+        return _disagreement(f"quantised-{self.to}", [other], target.bins)
 
 
-def rounded(weight: Tensor, to: str) -> Tensor:
+def _rounded(weight: Tensor, to: str) -> Tensor:
     """A weight after a round trip: bfloat16, or 255 even steps over its range with 0 among them."""
     if not weight.is_floating_point():
         return weight
@@ -376,7 +338,8 @@ class Oracles:
 
 
 def default_oracle(target: Target, labelled: bool = True) -> str:
-    """What a fault is unless somebody says otherwise: another class than the label or, of a quantity, one that is far off."""
+    """What a fault is unless somebody says otherwise: another class than the label or, of a regression value, one that is far
+    off."""
     return "regression" if target.bins is not None else "label" if labelled else "metamorphic"
 
 

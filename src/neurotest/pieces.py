@@ -18,7 +18,7 @@ from neurotest.executor import Serial, current
 from neurotest.scan import BATCH, Batch, Progress, each_batch, wanted
 from neurotest.target import Probe, Target, Trace, Want
 
-PER = 4  # batches of a piece
+PIECE_BATCHES = 4  # batches of a piece
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,7 @@ class Piece:
         return self.start + len(self.index)
 
 
-class Pass(Protocol):
+class _Pass(Protocol):
     """What sees every batch of a source, whole or in pieces. Positions in a batch are those in the piece."""
 
     lead: int  # so many inputs are seen first, here and in order
@@ -63,7 +63,7 @@ class Pass(Protocol):
         """What cannot be merged: it sees all pieces in order, here."""
 
 
-def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None, per: int = PER) -> Iterator[Piece]:
+def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None, per: int = PIECE_BATCHES) -> Iterator[Piece]:
     """The source, in `order`, in pieces of so many batches."""
     if batch < 1:
         raise BadInput("out-of-range", "batch", f"batch={batch}: expected an integer >= 1.")
@@ -77,11 +77,11 @@ def pieces(source: Source, batch: int, *, order: NDArray[np.int64] | None = None
 def pass_over(
     target: Target,
     source: Source,
-    work: Pass,
+    work: _Pass,
     *,
     order: NDArray[np.int64] | None = None,
     batch: int = BATCH,
-    per: int = PER,
+    per: int = PIECE_BATCHES,
     progress: Progress | None = None,
 ) -> None:
     """Let `work` see every batch of the source."""
@@ -112,7 +112,7 @@ def _first(left: Iterator[Piece], count: int) -> Iterator[Piece]:
         yield piece
 
 
-def _here(target: Target, work: Pass, piece: Piece, batch: int, total: int, progress: Progress | None) -> None:
+def _here(target: Target, work: _Pass, piece: Piece, batch: int, total: int, progress: Progress | None) -> None:
     part = work.fresh(piece, here=True)
 
     def shown(done: int, of: int) -> None:

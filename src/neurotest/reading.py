@@ -49,12 +49,10 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
     except Exception as error:
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
-        message = f"{path} cannot be read as {kind} ({reason(error)}). {hint or _next_step(error)}"
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
+        next_step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {next_step}"
         raise BadInput("unreadable", "", message) from error
-
-
-def _next_step(error: BaseException) -> str:
-    return "Check the path." if isinstance(error, FileNotFoundError | NotADirectoryError) else "It is damaged or something else."
 
 
 def _ours(error: BaseException) -> bool:
@@ -111,25 +109,25 @@ def resolved(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
-_elsewhere: ContextVar[str | None] = ContextVar("elsewhere", default=None)
+_untrusted: ContextVar[str | None] = ContextVar("untrusted", default=None)
 
 
 @contextmanager
-def elsewhere(whose: str | None) -> Iterator[None]:
+def untrusted_run(whose: str | None) -> Iterator[None]:
     """Around work with what somebody else wrote: networks and files that it names are not opened, but for those of the zoo.
 
     whose: the run, how the sentence begins; None: it is this user's own.
     """
-    before = _elsewhere.set(whose)
+    before = _untrusted.set(whose)
     try:
         yield
     finally:
-        _elsewhere.reset(before)
+        _untrusted.reset(before)
 
 
-def refuse_elsewhere(name: object, what: str) -> None:
+def refuse_untrusted(name: object, what: str) -> None:
     """To be called before anything is opened that a setting names."""
-    whose = _elsewhere.get()
+    whose = _untrusted.get()
     if whose is not None and not all(part.strip().startswith("zoo:") for part in str(name).split("+")):
         raise BadInput("untrusted", "", f"{whose} was made elsewhere and names {what}, which is not opened: start a new run.")
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar, dataclass_transform
 
 from neurotest import checks, plugins
 from neurotest.errors import BadInput, Remark, near
-from neurotest.reading import refuse_elsewhere
+from neurotest.reading import refuse_untrusted
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -311,7 +311,7 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
         return entry.make()
     for name in getattr(entry.make, "opens", ()):
         if options.get(name):
-            refuse_elsewhere(options[name], f"{entry.name}({name}={checks.shown(options[name])})")
+            refuse_untrusted(options[name], f"{entry.name}({name}={checks.shown(options[name])})")
     hints = checks.hints(entry.make)
     return entry.make(**{name: checks.option(name, hints.get(name, Any), value) for name, value in options.items()})
 

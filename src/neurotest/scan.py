@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from neurotest.target.load import load
 from neurotest.target.outputs import Bins
 
 BATCH = 250  # on two cores LeNets and ResNet-20 gain nothing beyond
-INPUTS = 1 << 26  # bytes of a batch of inputs: those of photographs come in parts
+BATCH_BYTES = 1 << 26  # bytes of a batch of inputs: those of photographs come in parts
 Progress = Callable[[int, int], None]  # done, total
 
 
@@ -63,7 +64,7 @@ def batches(
     if batch < 1:
         raise BadInput("out-of-range", "batch", f"batch={batch}: expected an integer >= 1.")
     order = np.arange(len(source)) if order is None else order
-    most = max(1, INPUTS // (4 * math.prod(source.shape)))
+    most = max(1, BATCH_BYTES // (4 * math.prod(source.shape)))
     interrupts.check()
     parts = _parts(order, batch, most)
     with closing(one_ahead(source.read, parts) if source.decodes else ((index, source.read(index)) for index in parts)) as rows:
@@ -81,7 +82,7 @@ def _parts(order: np.ndarray, batch: int, most: int) -> Iterator[np.ndarray]:
 
 
 def read(target: Target, source: AnyData, *, limit: int | None = None, strict: bool = False) -> Source:
-    """The source in the target's size; pictures of another size are fitted as the target's description says."""
+    """The source in the target's size; images of another size are fitted as the target's description says."""
     opened = data(source, shape=target.shape, preprocess=target.preprocess, limit=limit, strict=strict)
     if target.bins is None:
         check_classes(opened)
@@ -93,7 +94,7 @@ def fit(target: Target, source: Source) -> int:
     if target.shape is None:
         target.shape = source.shape
     check_shape(source, target.shape)
-    _fit_sound(target, source)
+    _fit_audio(target, source)
     few = target.prepare(source.read(np.arange(min(4, len(source)))))
     classes = target.check_outputs(few)
     target.check_steady(few)
@@ -101,15 +102,15 @@ def fit(target: Target, source: Source) -> int:
     return classes
 
 
-def _fit_sound(target: Target, source: Source) -> None:
-    """Let a target of unknown rate learn it; what is no waveform around 0 is refused."""
+def _fit_audio(target: Target, source: Source) -> None:
+    """Let a target of unknown rate learn it; anything but a waveform around 0 is refused."""
     if source.rate is None:
         return
     low, high = target.bounds
     if low != -high:
         reach = f"the target's bounds are {low:g} to {high:g}"
         raise BadInput(
-            "conflict", "bounds", f"{source.what} is sound, samples on both sides of 0, and {reach}: pass --bounds -1 1."
+            "conflict", "bounds", f"{source.what} is audio, samples on both sides of 0, and {reach}: pass --bounds -1 1."
         )
     target.preprocess = dataclasses.replace(target.preprocess, rate=source.rate)
 
@@ -119,7 +120,9 @@ def check_labels(source: Source, classes: int) -> None:
     if source.labels is None or int(source.labels.max()) < classes:
         return
     wrong = f"{source.what} has label {int(source.labels.max())}, but the target has {classes} classes"
-    single = " A network with one output counts as two classes; for one that predicts a quantity pass --outputs regression."
+    single = (
+        " A network with one output counts as two classes; for one that predicts a regression value pass --outputs regression."
+    )
     raise BadInput(
         "out-of-range",
         "labels",
@@ -128,7 +131,7 @@ def check_labels(source: Source, classes: int) -> None:
 
 
 def aligned(target: Target, source: Source) -> Source:
-    """The source with its labels numbered as the target numbers its classes; those of a quantity by the bin it lies in.
+    """The source with its labels numbered as the target numbers its classes; those of a regression value by the bin it lies in.
 
     Class folders are numbered in the order of their names, which is rarely the network's: names are matched, or refused.
     """
@@ -143,7 +146,7 @@ def aligned(target: Target, source: Source) -> Source:
     for name in source.classes:
         if name not in numbers:
             hint = f"{near(name, numbers)} (--classes FILE names them in its order)"
-            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is no class of the target. {hint}")
+            raise BadInput("unknown-name", "classes", f"{source.spec}: {name!r} is not a class of the target. {hint}")
     renumbered = copy.copy(source)
     renumbered.labels = np.array([numbers[name] for name in source.classes])[source.labels]
     renumbered.classes = target.classes
@@ -166,7 +169,7 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
     if skipped := [one for one in source.skipped if not one.named]:
         first, count = skipped[0], len(skipped)
         sentences.append(f"{count} file{'s' if count > 1 else ''} skipped (first: {first.file}, {first.reason}).")
-    sentences += rounding(target, source)
+    sentences += _rounding(target, source)
     own = source.classes if source.labels is not None and source.names is not None and target.classes is None else None
     if own and own != tuple(map(str, range(len(own)))):
         order = ", ".join(f"{number} = {name}" for number, name in enumerate(own[:4]))
@@ -175,14 +178,14 @@ def remarks(target: Target, source: Source) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-ROUNDED = 64  # inputs on which lower precision is compared with the usual one
+ROUNDED_INPUTS = 64  # inputs on which lower precision is compared with the usual one
 
 
-def rounding(target: Target, source: Source) -> list[str]:
+def _rounding(target: Target, source: Source) -> list[str]:
     """What running in another precision or layout does to predictions; nothing is said of a target that runs as usual."""
     if target.precision is None or not len(source):
         return []
-    x = target.prepare(source.read(np.arange(min(ROUNDED, len(source)))))
+    x = target.prepare(source.read(np.arange(min(ROUNDED_INPUTS, len(source)))))
     with torch.inference_mode():
         changed = int((target.logits(x).argmax(1) != target.plain().logits(x).argmax(1)).sum())
     return [f"precision {target.precision} changes {changed} of {len(x)} predictions ({changed / len(x):.1%})."]
@@ -217,26 +220,28 @@ def each_batch(
                     progress(done, total)
 
 
-RECORDED, FEWEST = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
+RECORDED_BYTES, FEWEST_RECORDED = 1 << 28, 4  # bytes of a batch that are recorded at once; inputs that are
 
 
 def recorded_at_once(probe: Probe) -> int:
     """How many inputs are recorded at once: of a large network that gives whole maps a batch is too much."""
-    sizes: dict[tuple[str, bool], int] = {}
+    sizes = {(name, want.inputs): neurons for name, want, neurons in _recorded(probe)}
+    return max(FEWEST_RECORDED, RECORDED_BYTES // (4 * max(1, sum(sizes.values()))))
+
+
+def _recorded(probe: Probe) -> Iterator[tuple[str, Want, int]]:
+    """What is recorded: the layer, what is wanted of it, and how many values that is."""
     for want in probe.wants:
         neuron = "unit" if want.keep == "map" else want.neuron
         for layer in probe.layers(want):
-            sizes[layer.name, want.inputs] = layer.neurons(neuron, inputs=want.inputs)
-    return max(FEWEST, RECORDED // (4 * max(1, sum(sizes.values()))))
+            yield layer.name, want, layer.neurons(neuron, inputs=want.inputs)
 
 
 def _check_batch(probe: Probe, batch: int) -> None:
     """Refuse to record more of a batch than memory holds."""
-    sizes: dict[str, int] = {}
-    for want in probe.wants:
-        neuron = "unit" if want.keep == "map" else want.neuron
-        for layer in probe.layers(want):
-            sizes[layer.name] = sizes.get(layer.name, 0) + layer.neurons(neuron, inputs=want.inputs)
+    sizes: Counter[str] = Counter()
+    for name, _, neurons in _recorded(probe):
+        sizes[name] += neurons
     if sizes:
         widest = max(sizes, key=lambda name: sizes[name])
         what = f"recording {len(sizes)} layers of {batch:,} inputs (the widest, {widest!r}, has {sizes[widest]:,} neurons)"
@@ -286,7 +291,7 @@ def profile(
 
 
 def predictions(target: Target, source: Source) -> NDArray[np.int64]:
-    """(n,) the class each input is taken for."""
+    """(n,) the predicted class of each input."""
     with torch.inference_mode():
         return np.concatenate([target.logits(part.x).argmax(1).cpu().numpy() for part in batches(target, source)])
 

@@ -44,7 +44,7 @@ def test_the_doctor_numbers_class_folders_as_the_network_does(project: Path, cli
     assert content["accuracy"] > 0.6
     Path("others.txt").write_text(Path("classes.txt").read_text().replace("bag", "bags"))
     others = cli("doctor", "py:models.py:cnn", "dir:photos", *OPTIONS, "--classes", "others.txt", "-q")
-    assert "'bag' is no class of the target. Did you mean bags?" in others.out
+    assert "'bag' is not a class of the target. Did you mean bags?" in others.out
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from tests.golden.subject import activations, channel_means, inputs, joined, tar
 
 from neurotest import registry
 from neurotest.attribute import Relevance
-from neurotest.coverage.causal import CAC, CausalState, Rule, dependent
+from neurotest.coverage.causal import CAC, _CausalState, _dependent
 from neurotest.coverage.criterion import Criterion, State
-from neurotest.coverage.paths import critical
+from neurotest.coverage.paths import _critical
 from neurotest.data.source import ArraySource
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
@@ -182,7 +182,7 @@ PAIRS = ("Conv2d-1__Conv2d-2", "Conv2d-2__Linear-1", "Linear-1__Linear-2", "Line
 
 
 @cache
-def causal(k: int) -> tuple[CausalState, list[float]]:
+def causal(k: int) -> tuple[_CausalState, list[float]]:
     criterion = registry.build("criterion", f"cac:{k},preset=code")
     assert isinstance(criterion, CAC)
     train = ArraySource(arrays("inputs")["x_train_u8"], arrays("inputs")["y_train"])
@@ -213,7 +213,7 @@ def test_connections_of_dl_cc(k: int) -> None:
 def test_textbook_expectations_on_the_counts_of_dl_cc() -> None:
     peer = numbers("cac_dl_cc")["CGRC k=4"]["same_counts_with_row*col/N_expected"]
     for pair, counts in zip(PAIRS, causal(4)[0].counts, strict=True):
-        assert int(dependent(counts, Rule(4, 0.05, "textbook", "all")).sum()) == peer[pair][0]
+        assert int(_dependent(counts, CAC(sections=4, p=0.05, expected="textbook", rule="all")).sum()) == peer[pair][0]
 
 
 def test_relevance_of_npc() -> None:
@@ -230,6 +230,6 @@ def test_relevance_of_npc() -> None:
 def test_decision_paths_of_npc(share: float, split: str) -> None:
     plan = Relevance().plan(target())
     relevance = plan(inputs(split)).relevance
-    ours = np.concatenate([critical(relevance[layer.name].numpy(), share, take="stopping") for layer in plan.layers], axis=1)
+    ours = np.concatenate([_critical(relevance[layer.name].numpy(), share, take="stopping") for layer in plan.layers], axis=1)
     theirs = np.unpackbits(arrays("npc")[f"alpha{share}|paths_{split}"], axis=1)[:, : ours.shape[1]].astype(bool)
     assert (ours == theirs).all()

@@ -18,7 +18,8 @@ from neurotest.data.source import ArraySource
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.measure.context import Context
 from neurotest.mutate.base import Family, RuleMutations
-from neurotest.mutate.pixel import Add, PixelChange
+from neurotest.mutate.operators import Add
+from neurotest.mutate.rules import _PixelChange
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.stats.comparison import a12
@@ -41,7 +42,7 @@ class Steps(RuleMutations):
     def _families(self) -> Sequence[Family]:
         return (
             Family("brightness", Add(), ((-24.0,), (24.0,)), (0.0,)),
-            Family("pixels", PixelChange(), ((1.0,),) * 10, (0.0,), seeded=True),
+            Family("pixels", _PixelChange(), ((1.0,),) * 10, (0.0,), seeded=True),
         )
 
 

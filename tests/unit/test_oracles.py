@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from neurotest.errors import BadInput
-from neurotest.oracles import Differential, Quantised, Recognised, Roots, build_oracles, predicted, rounded
+from neurotest.oracles import Differential, Quantised, Recognised, Roots, _rounded, build_oracles, predicted
 from neurotest.target import Target
 
 TARGET = Target(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)).eval(), shape=(1, 2, 2))
@@ -52,9 +52,9 @@ def test_prediction_of_logits_that_are_no_numbers() -> None:
 
 def test_rounding_by_hand() -> None:
     weight = torch.tensor([1.27, -0.634, 0.0])
-    assert torch.allclose(rounded(weight, "int8"), torch.tensor([1.27, -0.63, 0.0]), atol=1e-6)
-    assert rounded(torch.tensor([1.001]), "bf16").item() == 1.0
-    assert torch.equal(rounded(torch.zeros(2), "int8"), torch.zeros(2))
+    assert torch.allclose(_rounded(weight, "int8"), torch.tensor([1.27, -0.63, 0.0]), atol=1e-6)
+    assert _rounded(torch.tensor([1.001]), "bf16").item() == 1.0
+    assert torch.equal(_rounded(torch.zeros(2), "int8"), torch.zeros(2))
 
 
 def test_quantised_and_differential_compare_with_another_network() -> None:

@@ -9,7 +9,7 @@ import pydoc
 import pytest
 
 import neurotest
-from neurotest.errors import BadInput
+from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.semantics.guidance import Guidance, GuidanceOptions
 
@@ -76,3 +76,8 @@ def test_an_automatic_batch_is_none_at_all() -> None:
     assert [work(), work(batch="auto"), work(batch=7)] == [250, 250, 7]  # type: ignore[arg-type]
     with pytest.raises(BadInput, match="batch='many': expected an integer >= 1, or 'auto'"):
         work(batch="many")  # type: ignore[arg-type]
+
+
+def test_a_former_name_works_with_a_note() -> None:
+    with pytest.warns(Remark, match="neurotest.Description is now neurotest.NeuronDescription"):
+        assert neurotest.Description is neurotest.NeuronDescription

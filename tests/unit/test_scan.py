@@ -92,7 +92,7 @@ def test_batches_cover_the_source_in_the_order_asked_for() -> None:
 
 
 def test_a_batch_of_large_inputs_comes_in_parts_that_end_where_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurotest.scan.INPUTS", 4 * 16 * 3)  # bytes of three inputs
+    monkeypatch.setattr("neurotest.scan.BATCH_BYTES", 4 * 16 * 3)  # bytes of three inputs
     network, data = target(), source()
     parts = list(batches(network, data, batch=7))
     assert [len(p.index) for p in parts] == [3, 3, 1] * 3 + [3, 1]
@@ -235,13 +235,13 @@ def test_class_folders_are_numbered_as_the_target_numbers_its_classes() -> None:
 
 def test_a_subset_of_the_classes_will_do_and_an_unknown_folder_will_not() -> None:
     assert aligned(named("shirt", "bag", "boot"), folders("boot")).labels.tolist() == [2]
-    with pytest.raises(BadInput, match=r"'bagg' is no class of the target\. Did you mean bag"):
+    with pytest.raises(BadInput, match=r"'bagg' is not a class of the target\. Did you mean bag"):
         aligned(named("shirt", "bag", "boot"), folders("bagg", "boot"))
 
 
 def test_folders_named_by_number_are_class_numbers() -> None:
     assert aligned(named("shirt", "bag", "boot"), folders("0", "2")).labels.tolist() == [0, 2]
-    with pytest.raises(BadInput, match="no class"):
+    with pytest.raises(BadInput, match="not a class"):
         aligned(named("shirt", "bag", "boot"), folders("0", "3"))
 
 

@@ -15,10 +15,10 @@ from neurotest.devices import placed
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.swarm import Ball, Fitness, Hit, Problem, Settings, Swarm, controls
-from neurotest.generate.swarm.controls import Control
+from neurotest.generate.swarm.controls import SwarmControl
 from neurotest.generate.swarm.engine import Moment
-from neurotest.mutate.chain import FREE, Step
-from neurotest.mutate.distances import distances
+from neurotest.mutate.chain import FREE, Mutation
+from neurotest.mutate.unit import distances
 from neurotest.target import Profile, Target
 
 
@@ -46,7 +46,7 @@ class GroupResult:
     course: list[Moment]
     spent: int
     notes: tuple[str, ...]
-    controls: dict[str, Control]
+    controls: dict[str, SwarmControl]
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +104,7 @@ def _faults(shared: Search, group: Group, hits: list[Hit], u: torch.Tensor) -> t
         faults.append(
             Mutant(
                 number=len(faults), batch=group.number, iteration=hit.iteration, root=int(group.rows[hit.row]),
-                content=str(contents[i]), x=saved[i], chain=(Step(FREE + shared.fitness.name, ()),),
+                content=str(contents[i]), x=saved[i], chain=(Mutation(FREE + shared.fitness.name, ()),),
                 label=int(seeds.roots.labels[hit.row]), expected=int(group.expected[hit.row]), predicted=int(classes[i]),
                 oracle="nonfinite" if classes[i] < 0 else shared.oracle, accepted=True, gain=hit.fitness,
                 answer=None if seeds.bins is None else float(answers[i]),
@@ -114,10 +114,10 @@ def _faults(shared: Search, group: Group, hits: list[Hit], u: torch.Tensor) -> t
     return faults, unstable
 
 
-def _controls(shared: Search, problem: Problem, number: int) -> dict[str, Control]:
+def _controls(shared: Search, problem: Problem, number: int) -> dict[str, SwarmControl]:
     settings, random = shared.settings, shared.settings.seed + 1000 * number
     tries = settings.evaluations or settings.particles * (settings.iterations or 1)
-    runs: dict[str, Callable[[], Control]] = {
+    runs: dict[str, Callable[[], SwarmControl]] = {
         "noise": lambda: controls.noise(problem, tries, random=random, labels=settings.labels),
         "pgd": lambda: controls.pgd(problem, random=random),
         "margin": lambda: controls.margin(problem, dataclasses.replace(settings, enough=None), number),

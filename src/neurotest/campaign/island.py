@@ -21,10 +21,9 @@ from neurotest import rng
 from neurotest.coverage.criterion import Arrays
 from neurotest.generate.fuzz.corpus import Entry, Shard
 from neurotest.generate.fuzz.guides import GuideState
-from neurotest.generate.fuzz.loop import MOST_BARREN, Fuzzer
-from neurotest.generate.fuzz.mutants import Key, Mutant, Tally
+from neurotest.generate.fuzz.loop import Fuzzer
+from neurotest.generate.fuzz.mutants import MOST_BARREN, Key, Mutant, Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget, Settings
 from neurotest.oracles import Oracles
 from neurotest.target import Target
@@ -84,7 +83,7 @@ class FuzzerState:
 
     def restore(self, fuzzer: Fuzzer, seen: NDArray[np.uint64]) -> None:
         fuzzer.restore(self.plain, self.entries, ())
-        fuzzer.seen = Seen.holding(seen)
+        fuzzer.seen = Seen.of(seen)
 
     def news(self, before: FuzzerState) -> FuzzerState:
         """Without the images that are known from before; of those, what their rules made."""
@@ -116,7 +115,7 @@ class IslandState:
     @classmethod
     def of(cls, fuzzer: Fuzzer) -> IslandState:
         control = None if fuzzer.control is None else FuzzerState.of(fuzzer.control.fuzzer)
-        return cls(FuzzerState.of(fuzzer), control, fuzzer.guide.own())
+        return cls(FuzzerState.of(fuzzer), control, fuzzer.guide.island_arrays())
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,10 +21,8 @@ from neurotest.coverage.criterion import Arrays
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import GuideState
-from neurotest.generate.fuzz.loop import check_valid
-from neurotest.generate.fuzz.mutants import Mutant, Tally
+from neurotest.generate.fuzz.mutants import Mutant, Seen, Tally
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.fuzz.seen import Seen
 from neurotest.generate.fuzz.settings import Budget
 from neurotest.mutate import chain as chains
 
@@ -133,7 +131,7 @@ class Islands:
 
     def spent(self, seconds: float) -> str | None:
         """What ends the campaign now, if anything does; `seconds` on the wall clock."""
-        check_valid(self.tally)
+        self.tally.check_valid()
         if all(self.ended):
             return next((reason for reason in self.ended if reason != "mutants"), "mutants")
         expected = None if self.budget.until_dry is None else self.guide.expected()

@@ -135,7 +135,7 @@ class _Merge:
         tallies = [tally_of(run) for run in runs]
         total = tallies[0]
         for other in tallies[1:]:
-            for name in total.COUNTS:
+            for name in total.counts():
                 setattr(total, name, getattr(total, name) + getattr(other, name))
             total.tried.update(other.tried)
         faults = [row for row in self.rows if row[7] is not None]

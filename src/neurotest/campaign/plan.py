@@ -163,7 +163,7 @@ class FuzzPlan(Plan[FuzzSettings]):
         contrast = getattr(mutations, "contrast", None)
         if contrast is not None and "validity" not in self.options and isinstance(settings.validity, Validity):
             changes["validity"] = dataclasses.replace(settings.validity, contrast=contrast)
-        if mutations.sound:
+        if mutations.audio:
             changes["validity"] = settings.validity
         return self.but(**changes), dataclasses.replace(settings, **changes)
 
@@ -212,8 +212,10 @@ class SwarmPlan(Plan[SwarmSettings]):
             preset = self.settings.preset
             raise BadInput("unknown-name", "preset", f"preset={preset!r}: no such preset of a swarm. {near(preset, PRESETS)}")
         for name in self.settings.beside:
-            if name not in controls.NAMES:
-                raise BadInput("unknown-name", "beside", f"beside={name!r}: no such control. {near(name, controls.NAMES)}")
+            if name not in controls.CONTROL_NAMES:
+                raise BadInput(
+                    "unknown-name", "beside", f"beside={name!r}: no such control. {near(name, controls.CONTROL_NAMES)}"
+                )
 
     @classmethod
     def read(cls, run: Run, config: Mapping[str, Any]) -> SwarmPlan:

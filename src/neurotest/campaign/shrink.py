@@ -34,8 +34,8 @@ from neurotest.generate.swarm.moves import SIDES, grid
 from neurotest.jobs.opening import AnyTarget
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import PORTIONS
-from neurotest.mutate.chain import CHANGED, REGION, Chain, Step, free, words
-from neurotest.mutate.distances import distances
+from neurotest.mutate.chain import CHANGED, REGION, Chain, Mutation, free, words
+from neurotest.mutate.unit import distances
 from neurotest.runs import codec
 from neurotest.runs.folder import Folder, own
 from neurotest.runs.plain import dumps
@@ -169,23 +169,23 @@ class _ChainSearch(_Search):
                 chain = failing[0]
         return chain
 
-    def _gentler(self, step: Step) -> Iterator[Step]:
+    def _gentler(self, step: Mutation) -> Iterator[Mutation]:
         """The same mutation with less of it, least first."""
         for parameters in self.reader.mutations.find(step.operator).milder(step.parameters):
-            yield Step(step.operator, parameters)
+            yield Mutation(step.operator, parameters)
 
     def _smaller(self, chain: Chain) -> Chain:
         """The smallest rectangle in which the change is enough."""
         height, width = self.root.shape[-2:]
         region = (0, 0, height, width)
         while True:
-            variants = [(*chain, Step(REGION, tuple(float(v) for v in box))) for box in _cuts(region)]
+            variants = [(*chain, Mutation(REGION, tuple(float(v) for v in box))) for box in _cuts(region)]
             failing = self._failing(variants)
             if not failing:
                 break
             top, left, rows, columns = (int(v) for v in failing[0][-1].parameters)
             region = (top, left, rows, columns)
-        return chain if region == (0, 0, height, width) else (*chain, Step(REGION, tuple(float(v) for v in region)))
+        return chain if region == (0, 0, height, width) else (*chain, Mutation(REGION, tuple(float(v) for v in region)))
 
 
 class _ValueSearch(_Search):
@@ -198,7 +198,7 @@ class _ValueSearch(_Search):
             if np.array_equal(smaller, x):
                 break
             x = smaller
-        return (*self.fault.chain, Step(CHANGED, (float((x != self.root).sum()),))), x
+        return (*self.fault.chain, Mutation(CHANGED, (float((x != self.root).sum()),))), x
 
     def _fails_by(self, variants: NDArray[np.generic]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
         self.tried += len(variants)

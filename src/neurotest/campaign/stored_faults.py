@@ -19,7 +19,7 @@ from neurotest.checks import integer
 from neurotest.data.source import content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.mutants import Key
-from neurotest.generate.record import SUITE
+from neurotest.generate.suite import SUITE
 from neurotest.jobs.stored import named_code
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import Chain, free, words

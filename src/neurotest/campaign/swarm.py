@@ -29,7 +29,7 @@ from neurotest.executor import Serial, current
 from neurotest.generate.fuzz.mutants import Mutant, Tally
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
 from neurotest.generate.swarm import Fitness, Settings
-from neurotest.generate.swarm.controls import Control
+from neurotest.generate.swarm.controls import SwarmControl
 from neurotest.generate.swarm.engine import MEMORY, PHOTOGRAPH, Moment
 from neurotest.generate.swarm.result import SwarmResult
 from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, stored_source, stored_spec
@@ -108,7 +108,7 @@ class _SwarmJob(Job[SwarmResult]):
     spent: int = 0
     errors: int = 0
     done: int = 0  # seeds
-    controls: dict[str, Control] = field(default_factory=dict)
+    controls: dict[str, SwarmControl] = field(default_factory=dict)
     courses: list[list[Moment]] = field(default_factory=list)
     faults: list[Mutant] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class _SwarmJob(Job[SwarmResult]):
         beside = [name for name in plan.settings.beside if not (name == "margin" and fitness.name == "margin")]
         return cls(
             target=target, source=source, seeds=chosen, fitness=fitness, settings=settings, plan=plan, profile=spread,
-            classes=tuple(target.classes or source.classes or ()) or None, controls={name: Control() for name in beside},
+            classes=tuple(target.classes or source.classes or ()) or None, controls={name: SwarmControl() for name in beside},
             stop=stop or interrupts.requested, train=train,
         )  # fmt: skip
 
@@ -247,7 +247,7 @@ class _SwarmJob(Job[SwarmResult]):
             state = run["swarm"]
             self.tally = Tally.read(run["progress"])
             self.done, self.labels, self.spent, self.errors = (int(state[k]) for k in ("done", "labels", "spent", "errors"))
-            self.controls = {str(name): Control(**counts) for name, counts in state["controls"].items()}
+            self.controls = {str(name): SwarmControl(**counts) for name, counts in state["controls"].items()}
             self.courses = [[Moment(*moment) for moment in course] for course in state["courses"]]
             self.notes = dict.fromkeys(str(note) for note in state["notes"])
         except (KeyError, TypeError, ValueError):

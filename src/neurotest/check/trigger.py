@@ -15,7 +15,7 @@ from neurotest.check.finding import Examined, Finding, Picture, percent, share
 from neurotest.check.subject import Clock, Subject
 from neurotest.checks import setting
 from neurotest.errors import BadInput
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, wilson
 

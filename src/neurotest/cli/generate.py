@@ -183,10 +183,10 @@ def swarm(target: opt.Target = None, seeds: opt.Seeds = None, *, call: opt.Call)
 
 
 def _show_swarm(content: dict[str, Any], families: list[dict[str, Any]], quiet: bool) -> None:
-    from neurotest.generate.swarm.controls import NAMES
+    from neurotest.generate.swarm.controls import CONTROL_NAMES
 
     rows = [_swarm_row(f"swarm, {content['fitness']}", {**content, "failed": content["roots"]})]
-    rows += [_swarm_row(NAMES[name], one) for name, one in content["controls"].items()]
+    rows += [_swarm_row(CONTROL_NAMES[name], one) for name, one in content["controls"].items()]
     ball = f"{content['norm']} {content['radius']:g}" if content["norm"] != "none" else "no ball"
     title = f"{content['seeds']} seeds, {ball}, {content['evaluations_per_seed']:.0f} evaluations each"
     show.table(title, ["", "seeds that fail", "rate", "95 % interval", "wrong labels per seed", "forward passes"], rows)

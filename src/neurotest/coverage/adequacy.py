@@ -25,8 +25,8 @@ Classes = NDArray[np.int64]
 Rule = Callable[[Floats, Classes], Floats]
 Model = Callable[[Floats], Floats]
 Notes = tuple[str, ...]
-EAGER = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
-ALL = -1  # the class of everything where classes are not distinguished
+EAGER_POINTS = 5000  # up to so many training points every distance between classes is computed at once, beyond as it is needed
+ALL_CLASSES = -1  # the class of everything where classes are not distinguished
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,8 +96,8 @@ class Fitted:
 
 def _by_class(models: dict[int, Model], values: Floats, classes: Classes) -> Floats:
     """Each class by its own model; a class without one is infinitely surprising."""
-    if ALL in models:
-        return models[ALL](values)
+    if ALL_CLASSES in models:
+        return models[ALL_CLASSES](values)
     scores = np.full(len(values), np.inf)
     for predicted in np.unique(classes):
         if int(predicted) in models:
@@ -108,7 +108,7 @@ def _by_class(models: dict[int, Model], values: Floats, classes: Classes) -> Flo
 
 def _groups(points: Floats, classes: Classes, per: str) -> dict[int, Floats]:
     if per == "all":
-        return {ALL: points}
+        return {ALL_CLASSES: points}
     return {int(c): points[classes == c] for c in np.unique(classes)}
 
 
@@ -116,7 +116,7 @@ def _shrunk(models: dict[int, Any]) -> Notes:
     causes = {True: "too few training inputs for so many neurons", False: "some neurons are linear combinations of others"}
     notes = []
     for few, cause in causes.items():
-        weak = [str(c) if c != ALL else "all" for c, model in models.items() if model.shrunk and model.few == few]
+        weak = [str(c) if c != ALL_CLASSES else "all" for c, model in models.items() if model.shrunk and model.few == few]
         if weak:
             notes.append(f"the covariance of class {', '.join(weak)} cannot be inverted ({cause}): it is shrunk.")
     return tuple(notes)
@@ -177,7 +177,7 @@ class _Between:
         self.own = {int(c): Points(points[classes == c]) for c in np.unique(classes)}
         self.points, self.classes = points, classes
         self.across = {c: np.full(len(own), np.nan) for c, own in self.own.items()}
-        if reference == "nearest" and len(points) <= EAGER:
+        if reference == "nearest" and len(points) <= EAGER_POINTS:
             for c in self.own:
                 self._across(c, np.arange(len(self.own[c])))
 
@@ -223,15 +223,12 @@ class MDSA(Adequacy):
 
 def _mahalanobis(groups: dict[int, Floats], inverse: Inverse, squared: bool) -> tuple[Rule, Notes]:
     gaussians = {c: Gaussian(group, inverse) for c, group in groups.items()}
-    return partial(_by_class, {c: _distance(gaussian, squared) for c, gaussian in gaussians.items()}), _shrunk(gaussians)
+    rule = partial(_by_class, {c: gaussian.squared_distance for c, gaussian in gaussians.items()})
+    return rule if squared else partial(_root, rule), _shrunk(gaussians)
 
 
-def _distance(gaussian: Gaussian, squared: bool) -> Model:
-    return gaussian.squared_distance if squared else partial(_root, gaussian.squared_distance)
-
-
-def _root(squared: Model, values: Floats) -> Floats:
-    return np.asarray(np.sqrt(squared(values)))
+def _root(squared: Rule, values: Floats, classes: Classes) -> Floats:
+    return np.asarray(np.sqrt(squared(values, classes)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from neurotest.errors import BadInput
 from neurotest.measure.traces import Joined, Layout
 from neurotest.target import Trace
 
-NAMED = 100_000  # neurons of a layer, of which nothing was covered, that are named
+NAMED_NEURONS = 100_000  # neurons of a layer, of which nothing was covered, that are named
 Bits = NDArray[np.bool_]
 Hits = tuple[NDArray[np.int64], NDArray[np.int64]]  # rows of a batch and the obligations they hit, pair by pair, rows in order
 
@@ -76,12 +76,16 @@ class BitState(PackedState):
         for name, place in self.layout.slices.items():
             gone = int(np.count_nonzero(dead[place]))
             layers[name] = Share.ratio(int(covered[place].sum()), self._total(self.layout.sizes[name], gone), gone)
-            if missed := tuple(np.flatnonzero(covered[place] == 0)[:NAMED].tolist()):
+            if missed := tuple(np.flatnonzero(covered[place] == 0)[:NAMED_NEURONS].tolist()):
                 never[name] = missed
         gone = int(np.count_nonzero(dead))
         whole = Share.ratio(int(covered.sum()), self._total(self.layout.neurons, gone), gone)
-        many = first_few([name for name, missed in never.items() if len(missed) == NAMED])
-        named = (f"nothing of {NAMED:,} neurons or more was covered in {many}: the first {NAMED:,} are named.",) if many else ()
+        many = first_few([name for name, missed in never.items() if len(missed) == NAMED_NEURONS])
+        named = (
+            (f"nothing of {NAMED_NEURONS:,} neurons or more was covered in {many}: the first {NAMED_NEURONS:,} are named.",)
+            if many
+            else ()
+        )
         return Value(whole, layers, never, self.nonfinite(), (*self.warnings(), *self.notes(), *named))
 
     def notes(self) -> tuple[str, ...]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from neurotest.checks import setting
 from neurotest.coverage.criterion import Arrays, Criterion, Share, State, Value
-from neurotest.coverage.edges import Edges, Learner, find_links
+from neurotest.coverage.edges import Edges, Learner
 from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout, checked
@@ -20,44 +19,35 @@ from neurotest.registry import register
 from neurotest.target import Trace, Want
 
 Bits = NDArray[np.bool_]
-FIVE = 5.0  # expected count below which the test is not trusted
-FEW = 8  # inputs
-ROWS = 1 << 15  # cells counted at once
-CELLS = 1 << 21  # handled at once: 16 MB per array
+LEAST_EXPECTED = 5.0  # expected count below which the test is not trusted
+FEW_INPUTS = 8  # inputs
+COUNTED_AT_ONCE = 1 << 15  # cells counted at once
+TESTED_AT_ONCE = 1 << 21  # handled at once: 16 MB per array
 
 
-@dataclass(frozen=True)
-class Rule:
-    """sections: rows and columns. expected: `textbook` or `dl_cc` (row mean * column mean). rule: `all` or `cochran`."""
+@cache
+def _critical(sections: int, p: float) -> NDArray[np.float64]:
+    """The least chi-square that counts, by degrees of freedom."""
+    from scipy.stats import chi2
 
-    sections: int
-    p: float
-    expected: str
-    rule: str
-
-    @cached_property
-    def critical(self) -> NDArray[np.float64]:
-        """The least chi-square that counts, by degrees of freedom."""
-        from scipy.stats import chi2
-
-        freedom = np.arange((self.sections - 1) ** 2 + 1)
-        return np.asarray(chi2.ppf(1 - self.p, np.maximum(freedom, 1)), dtype=np.float64)
+    freedom = np.arange((sections - 1) ** 2 + 1)
+    return np.asarray(chi2.ppf(1 - p, np.maximum(freedom, 1)), dtype=np.float64)
 
 
-def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
+def _count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
     """Count one more in each of the cells (a, n, b) of the tables (a, b, size), given flattened.
 
     A few inputs are written where they belong; with more it is quicker to count row by row, within the processor's cache.
     """
     a, n, b = cells.shape
     first = np.arange(b, dtype=np.int64) * size
-    if n < FEW:
+    if n < FEW_INPUTS:
         start = (np.arange(a, dtype=np.int64) * (b * size))[:, None] + first
         for i in range(n):
             flat[(start + cells[:, i]).ravel()] += 1  # an input counts once per table, so no cell comes twice
         return
     rows = flat.reshape(a, b * size)
-    step = max(1, ROWS // (b * size))
+    step = max(1, COUNTED_AT_ONCE // (b * size))
     for begin in range(0, a, step):
         part = cells[begin : begin + step]
         offset = (np.arange(len(part), dtype=np.int64) * (b * size))[:, None, None]
@@ -65,38 +55,39 @@ def count(flat: NDArray[np.int32], cells: NDArray[np.int16], size: int) -> None:
         rows[begin : begin + step] += added.reshape(len(part), -1).astype(np.int32)
 
 
-def dependent(counts: NDArray[np.int32], rule: Rule) -> Bits:
+def _dependent(counts: NDArray[np.int32], criterion: CAC) -> Bits:
     """Which tables (a, b, sections^2) show a dependence: (a, b)."""
     a, b, cells = counts.shape
     result = np.empty((a, b), dtype=bool)
-    step = max(1, CELLS // max(1, b * cells))
+    step = max(1, TESTED_AT_ONCE // max(1, b * cells))
     for start in range(0, a, step):
-        part = counts[start : start + step].reshape(-1, b, rule.sections, rule.sections)
-        result[start : start + step] = _test(part.astype(np.float64), rule)
+        part = counts[start : start + step].reshape(-1, b, criterion.sections, criterion.sections)
+        result[start : start + step] = _test(part.astype(np.float64), criterion)
     return result
 
 
-def _test(table: NDArray[np.float64], rule: Rule) -> Bits:
+def _test(table: NDArray[np.float64], criterion: CAC) -> Bits:
+    critical = _critical(criterion.sections, criterion.p)
     rows, columns = table.sum(axis=-1), table.sum(axis=-2)  # (a, b, k)
     total = rows.sum(axis=-1)[..., None, None]
-    divisor = np.maximum(total, 1) if rule.expected == "textbook" else float(rule.sections**2)
+    divisor = np.maximum(total, 1) if criterion.expected == "textbook" else float(criterion.sections**2)
     expected = rows[..., :, None] * columns[..., None, :]
     expected /= divisor
     table -= expected
     np.square(table, out=table)
     table /= np.maximum(expected, 1e-300)
     statistic = table.sum(axis=(-1, -2))
-    if rule.rule == "all":
-        enough = expected.min(axis=(-1, -2)) >= FIVE
-        return np.asarray(enough & (statistic >= rule.critical[-1]), dtype=bool)
+    if criterion.rule == "all":
+        enough = expected.min(axis=(-1, -2)) >= LEAST_EXPECTED
+        return np.asarray(enough & (statistic >= critical[-1]), dtype=bool)
     # Cochran: of the rows and columns that occur, four fifths of the cells with five or more expected and none below one.
     high, wide = np.count_nonzero(rows, axis=-1), np.count_nonzero(columns, axis=-1)
     occupied = high * wide
-    five = np.count_nonzero(expected >= FIVE, axis=(-1, -2))
+    five = np.count_nonzero(expected >= LEAST_EXPECTED, axis=(-1, -2))
     one = np.count_nonzero(expected >= 1, axis=(-1, -2))
     freedom = np.maximum(high - 1, 0) * np.maximum(wide - 1, 0)
     enough = (freedom > 0) & (five >= 0.8 * occupied) & (one == occupied)
-    return np.asarray(enough & (statistic >= rule.critical[freedom]), dtype=bool)
+    return np.asarray(enough & (statistic >= critical[freedom]), dtype=bool)
 
 
 @register(
@@ -151,13 +142,12 @@ class CAC(Criterion):
     def mergeable(self) -> bool:
         return not self.sticky
 
-    def start(self, context: Context) -> CausalState:
+    def start(self, context: Context) -> _CausalState:
         context.need_train("cac")
         layout = context.layout(self.want)
-        links = find_links(context.need_target(), self.layers, self.parent, self.channels)
-        learner = Learner(self.want, links)
+        learner = Learner.of(self.want, context.need_target(), self.parent, self.channels)
         context.scan([learner])
-        state = CausalState(self, layout, learner.edges(self.edges, self.sections))
+        state = _CausalState(self, layout, learner.edges(self.edges, self.sections))
         if self.include_train:
             context.scan([state])
         return state
@@ -168,7 +158,7 @@ class CAC(Criterion):
         return sum(4 * a * b * (self.sections**2 + 1) for a, b in zip(sizes[1:], outputs[1:], strict=True))
 
 
-class CausalState(State):
+class _CausalState(State):
     """A table of counts per connection."""
 
     criterion: CAC
@@ -182,7 +172,6 @@ class CausalState(State):
         self.covered: list[Bits] = [np.zeros(shape, dtype=bool) for shape in shapes]
         self._scales = [e.link.connections / (a * b) for e, (a, b) in zip(edges, shapes, strict=True)]  # 1 unless drawn
         self._flat: list[NDArray[np.int32]] = [np.zeros(bits.size * self._cells, dtype=np.int32) for bits in self.covered]
-        self._rule = Rule(criterion.sections, criterion.p, criterion.expected, criterion.rule)
 
     @property
     def counts(self) -> list[NDArray[np.int32]]:
@@ -207,13 +196,13 @@ class CausalState(State):
     def _update(self, joined: Joined, trace: Trace) -> None:
         for edges, flat in zip(self.edges, self._flat, strict=True):
             for cells in edges.cells(trace[self.want]):
-                count(flat, cells, self._cells)
+                _count(flat, cells, self._cells)
         if self.criterion.sticky:
-            self.covered = [old | dependent(counts, self._rule) for old, counts in zip(self.covered, self.counts, strict=True)]
+            self.covered = self._now(self.counts)
 
     def _now(self, counts: list[NDArray[np.int32]]) -> list[Bits]:
         """What counts as covered with these tables; what is sticky was tested when it was counted."""
-        tested = [dependent(c, self._rule) for c in counts]
+        tested = [_dependent(c, self.criterion) for c in counts]
         return [old | new for old, new in zip(self.covered, tested, strict=True)]
 
     def _covered(self) -> list[Bits]:
@@ -234,7 +223,7 @@ class CausalState(State):
         for i in range(len(gained)):
             new = [flat.copy() for flat in self._flat]
             for flat, cells in zip(new, each, strict=True):
-                count(flat, cells[:, i : i + 1], self._cells)
+                _count(flat, cells[:, i : i + 1], self._cells)
             gained[i] = self._number(self._now(self._tables(new))) - before
         return gained / max(1, self.total)
 

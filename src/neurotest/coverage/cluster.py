@@ -21,12 +21,15 @@ Floats = NDArray[np.float64]
 
 
 @register(
-    "criterion", "cc", main="threshold", paper="Odena et al., TensorFuzz, ICML 2019",
+    "criterion",
+    "cc",
+    main="threshold",
+    paper="Odena et al., TensorFuzz, ICML 2019",
     cost="one distance to every kept vector per layer and input: grows with what is kept, which has no bound",
     differs="Exact distances in every layer; TensorFuzz looks at the logits only (`layers=GLOB` of the last layer) and uses an "
     "approximate index. The first vector counts; NeuraL-Coverage keeps it without counting it (`count_first=false`). The "
     "threshold is a squared distance in units of the activations: it means something else in every network and layer.",
-)  # fmt: skip
+)
 class CC(Criterion):
     """How many activation vectors, summed over layers, are farther than sqrt(`threshold`) from all kept before them.
 
@@ -43,15 +46,15 @@ class CC(Criterion):
     def mergeable(self) -> bool:
         return False
 
-    def start(self, context: Context) -> ClusterState:
-        return ClusterState(self, context.layout(self.want))
+    def start(self, context: Context) -> _ClusterState:
+        return _ClusterState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 16 * layout.neurons * inputs  # all kept, and room to grow
 
 
-class _Kept:
-    """The vectors of one layer in an array that doubles when it is full."""
+class GrowingRows:
+    """Vectors in an array that doubles when it is full."""
 
     def __init__(self, width: int) -> None:
         self.room: Floats = np.empty((16, width))
@@ -71,19 +74,19 @@ class _Kept:
         self.count = needed
 
     def far(self, vectors: Floats, threshold: float) -> NDArray[np.bool_]:
-        """Which vectors are far from everything kept: (n,)."""
+        """Which vectors are far from all of these: (n,)."""
         if not self.count:
             return np.ones(len(vectors), dtype=bool)
         far: NDArray[np.bool_] = squared_distances(vectors, self.vectors).min(axis=1) > threshold
         return far
 
 
-class ClusterState(State):
+class _ClusterState(State):
     criterion: CC
 
     def __init__(self, criterion: CC, layout: Layout) -> None:
         super().__init__(criterion, layout)
-        self.kept = {name: _Kept(size) for name, size in layout.sizes.items()}
+        self.kept = {name: GrowingRows(size) for name, size in layout.sizes.items()}
 
     def _update(self, joined: Joined, trace: Trace) -> None:
         values = joined.values if joined.bad is None else joined.values[joined.finite_rows]
@@ -136,6 +139,6 @@ class ClusterState(State):
                     "vectors",
                     f"the saved state of cc has vectors of shape {vectors.shape} for {name} with {size} neurons.",
                 )
-            kept[name] = _Kept(size)
+            kept[name] = GrowingRows(size)
             kept[name].add(vectors)
         self.kept = kept

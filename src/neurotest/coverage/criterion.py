@@ -19,7 +19,7 @@ from neurotest.memory import check_memory
 from neurotest.target import Trace, Want
 
 Arrays = dict[str, NDArray[Any]]
-SHOWN = 8  # layers named in a note
+NAMED_LAYERS = 8  # layers named in a note
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Value:
 
 def first_few(names: list[str]) -> str:
     """For a note: the first of some layers."""
-    return ", ".join(names[:SHOWN]) + (" and more" if len(names) > SHOWN else "")
+    return ", ".join(names[:NAMED_LAYERS]) + (" and more" if len(names) > NAMED_LAYERS else "")
 
 
 def _large(criterion: Criterion, layout: Layout) -> tuple[str, str]:

@@ -24,12 +24,12 @@ from neurotest.target.probe import Trace
 
 Bits = NDArray[np.bool_]
 Ints = NDArray[np.int64]
-BLOCK = 1 << 20  # connections times inputs handled at once: 4 MB
+PRODUCTS_AT_ONCE = 1 << 20  # connections times inputs handled at once: 4 MB
 CONVOLUTIONS = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}
 
 
 @dataclass(frozen=True, eq=False)
-class Link:
+class _Link:
     """A layer with its module; `before` is the layer whose outputs are the causes (None: the layer's own inputs are).
 
     most: of a layer with more channels so many are drawn at random, as causes and as effects; None takes all.
@@ -37,7 +37,7 @@ class Link:
 
     layer: Layer
     module: nn.Module
-    before: Link | None = None
+    before: _Link | None = None
     most: int | None = None
 
     @property
@@ -118,10 +118,10 @@ def _channels(tensor: Tensor, axis: int) -> Tensor:
     return tensor.mean(others) if others else tensor
 
 
-def find_links(target: Target, layers: str, parent: str, most: int | None = None) -> list[Link]:
+def _find_links(target: Target, layers: str, parent: str, most: int) -> list[_Link]:
     """The layers with a layer before them, in the order in which they run; of a wide one `most` channels on either side."""
-    links: list[Link] = []
-    before: Link | None = None
+    links: list[_Link] = []
+    before: _Link | None = None
     for layer in target.survey().find(layers):
         module = target.module.get_submodule(layer.module)
         if layer.function or not isinstance(module, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
@@ -135,7 +135,7 @@ def find_links(target: Target, layers: str, parent: str, most: int | None = None
                 "convolution",
                 f"cac: {layer.name!r} is a grouped or specially padded convolution: leave it out with --layers.",
             )
-        link = Link(layer, module)
+        link = _Link(layer, module)
         if before is not None:
             if parent == "previous" and link.in_channels % before.out_channels:
                 raise BadInput(
@@ -144,7 +144,7 @@ def find_links(target: Target, layers: str, parent: str, most: int | None = None
                     f"parent='previous': {layer.name} takes {link.in_channels} channels and {before.name} makes "
                     f"{before.out_channels}; they do not follow each other. Use parent=input.",
                 )
-            links.append(Link(layer, module, before if parent == "previous" else None, most))
+            links.append(_Link(layer, module, before if parent == "previous" else None, most))
         before = link
     if not links:
         raise BadInput("too-few", "layers", f"layers={layers!r}: cac needs at least two layers that follow each other.")
@@ -156,12 +156,16 @@ class Learner:
     """What training data gives before anything is counted: ranges of causes and effects, and how inputs vary together."""
 
     want: Want
-    links: list[Link]
+    links: list[_Link]
+
+    @classmethod
+    def of(cls, want: Want, target: Target, parent: str, most: int) -> Learner:
+        return cls(want, _find_links(target, want.layers, parent, most))
 
     def __post_init__(self) -> None:
         self.causes = [Moments(len(link.chosen_inputs)) for link in self.links]
         self.effects = [Moments(len(link.chosen_outputs)) for link in self.links]
-        self.sums = [Rows(link.in_channels, link.chosen_inputs) for link in self.links]
+        self.sums = [_Rows(link.in_channels, link.chosen_inputs) for link in self.links]
 
     def update(self, trace: Trace) -> None:
         recorded = trace[self.want]
@@ -178,7 +182,7 @@ class Learner:
         ]
 
 
-class Rows(Sums):
+class _Rows(Sums):
     """The covariances of some columns with all: of a wide layer the whole table would be gigabytes."""
 
     def __init__(self, width: int, rows: Ints) -> None:
@@ -213,7 +217,7 @@ def _weights(covariance: NDArray[np.float64], causes: Ints) -> tuple[Tensor, Bit
 class Edges:
     """The connections of one layer: which cell of its table every input counts in."""
 
-    def __init__(self, link: Link, weights: Tensor, moving: Bits, cause: Moments, effect: Moments, kind: str, k: int) -> None:
+    def __init__(self, link: _Link, weights: Tensor, moving: Bits, cause: Moments, effect: Moments, kind: str, k: int) -> None:
         self.link, self.weights, self.kind, self.sections = link, weights, kind, k
         self.cause, self.effect = (_Range(seen.low, seen.high) for seen in (cause, effect))
         # A neuron that varies with no other input, because it is dead, is the cause of nothing.
@@ -233,7 +237,7 @@ class Edges:
         k, inputs = self.sections, recorded[self.link.name]
         causes = self.cause.section(self.link.causes(recorded), self.kind, k).T.astype(np.int16)  # (taken, n)
         causes[~self.moving] = -1
-        step = max(1, BLOCK // (self.link.in_channels * len(self.link.chosen_outputs)))
+        step = max(1, PRODUCTS_AT_ONCE // (self.link.in_channels * len(self.link.chosen_outputs)))
         for start in range(0, len(inputs), step):
             with torch.inference_mode():
                 parts = self.link.contributions(inputs[start : start + step])

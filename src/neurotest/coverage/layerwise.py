@@ -17,18 +17,21 @@ from neurotest.registry import register
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
-QUEUE = 64  # inputs that wait to be added together: one matrix product instead of many
+QUEUED_INPUTS = 64  # inputs that wait to be added together: one matrix product instead of many
 
 
 @register(
-    "criterion", "nlc", main="mode", paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
+    "criterion",
+    "nlc",
+    main="mode",
+    paper="Yuan et al., Revisiting Neuron Coverage for DNN Testing, ICSE 2023",
     cost="one matrix product per layer and 64 inputs; 8 bytes kept per pair of neurons of a layer, of at most a million pairs",
     presets={"code": {"mode": "gated", "accept_first": False, "offset": 1.0, "neurons": 0}},
     differs="Every input is merged, so the value depends on neither order nor batch size. The published code keeps a batch "
     "only in layers whose norm rises (`mode=gated`), which makes the value depend on both, starts at 1 (`offset=1`), "
     "and never starts at all with batches of one (`accept_first=false`). Of a layer with more than 1,000 neurons so many are "
     "drawn; the published code takes all pairs (`neurons=0`).",
-)  # fmt: skip
+)
 class NLC(Criterion):
     """Sum over layers of the mean absolute entry of the covariance of the layer's neurons: grows without a bound.
 
@@ -48,8 +51,8 @@ class NLC(Criterion):
     def mergeable(self) -> bool:
         return self.mode == "exact"
 
-    def start(self, context: Context) -> CovarianceState:
-        return CovarianceState(self, context.layout(self.want))
+    def start(self, context: Context) -> _CovarianceState:
+        return _CovarianceState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return 24 * sum(self.drawn(size) ** 2 for size in layout.sizes.values())
@@ -142,7 +145,7 @@ class Sums:
         return np.multiply(column[:, None], row, out=self._scratch)
 
 
-class CovarianceState(State):
+class _CovarianceState(State):
     criterion: NLC
 
     def __init__(self, criterion: NLC, layout: Layout) -> None:
@@ -171,11 +174,11 @@ class CovarianceState(State):
             self._gated(values)
             return
         self._waiting += len(values)
-        if self._waiting >= QUEUE and not self._queue:
+        if self._waiting >= QUEUED_INPUTS and not self._queue:
             self._add(values)
             return
         self._queue.append(np.array(values))  # a copy: the network may write over what the trace shows
-        if self._waiting >= QUEUE:
+        if self._waiting >= QUEUED_INPUTS:
             self._flush()
 
     def _add(self, values: Values) -> None:

@@ -19,8 +19,8 @@ from neurotest.pieces import Piece, in_place, pass_over
 from neurotest.scan import Batch, Progress, wanted
 from neurotest.target import Probe, Trace, Want
 
-POINTS = 40  # of the growth curve
-MOST = 16  # batches of a piece
+CURVE_POINTS = 40  # of the growth curve
+PIECE_BATCHES = 16  # batches of a piece
 
 States = dict[str, State]
 
@@ -53,7 +53,7 @@ class Measurement:
 
     def scan(self, source: Source, batch: int, progress: Progress | None) -> None:
         assert self.context is not None
-        per = min(MOST, max(1, -(-len(source) // (POINTS * batch))))
+        per = min(PIECE_BATCHES, max(1, -(-len(source) // (CURVE_POINTS * batch))))
         self.steps = frozenset(_steps(len(source), batch * per))
         pass_over(self.context.need_target(), source, self, batch=batch, per=per, progress=progress)
 
@@ -152,5 +152,5 @@ def _holding(state: State, arrays: Arrays) -> State:
 def _steps(total: int, piece: int) -> Iterator[int]:
     """After how many inputs the curve has a point: ends of pieces, at most POINTS of them, the last included."""
     ends = [*range(piece, total, piece), total]
-    chosen = np.unique(np.linspace(0, len(ends) - 1, min(POINTS, len(ends))).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(ends) - 1, min(CURVE_POINTS, len(ends))).round().astype(int))
     return (ends[i] for i in chosen)

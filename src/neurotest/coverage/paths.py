@@ -28,7 +28,7 @@ REACH = 2.0  # distances are measured in so many times the greatest one within t
 
 
 @dataclass(frozen=True, eq=False)
-class Abstract:
+class _AbstractPaths:
     """One row per class and cluster. `members` are the cluster's training activations, where distances are wanted."""
 
     classes: Ints  # (paths,)
@@ -58,7 +58,7 @@ class Abstract:
         return share
 
 
-def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clusters: int, member: float) -> Abstract:
+def _build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clusters: int, member: float) -> _AbstractPaths:
     """Cluster the paths of each class's correctly classified inputs and keep what `member` of a cluster share."""
     rows: list[tuple[int, Bits]] = []
     members: list[Values] = []
@@ -81,7 +81,7 @@ def build(paths: Bits, classes: Ints, right: Bits, values: Values | None, *, clu
         )
     notes = (f"class {', '.join(map(str, few))} has no correctly classified training input and no path.",) if few else ()
     order = np.array([c for c, _ in rows], dtype=np.int64)
-    return Abstract(order, np.stack([path for _, path in rows]), tuple(members), notes)
+    return _AbstractPaths(order, np.stack([path for _, path in rows]), tuple(members), notes)
 
 
 def _clusters(paths: Bits, clusters: int) -> list[Ints]:
@@ -101,7 +101,7 @@ UNLABELLED = "the training data has no labels: every input counts as classified 
 RULES = {"lrp": "layer-wise relevance propagation", "gradient": "gradient times activation, the substitute"}
 
 
-def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits:
+def _critical(relevance: Values, share: float, *, take: str = "positive") -> Bits:
     """The fewest neurons, most relevant first, that hold `share` of a layer's positive relevance: (n, neurons).
 
     take: `positive` never takes a neuron that speaks against the class; `stopping` takes in the neuron at which the search stops,
@@ -121,7 +121,9 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
 
 
 @register(
-    "criterion", "npc", main="variant",
+    "criterion",
+    "npc",
+    main="variant",
     paper="Xie et al., NPC: Neuron Path Coverage via Characterizing Decision Logic of Deep Neural Networks, TOSEM 2022",
     cost="two forward passes and a backward pass per input; keeps one path per class and cluster, for `variant=activation` "
     "also the training activations",
@@ -133,7 +135,7 @@ def critical(relevance: Values, share: float, *, take: str = "positive") -> Bits
     "(`take=stopping`). Abstract paths keep neurons of at least `member` of a cluster, without the code's "
     "pseudo-counts. The distance of `variant=activation` is to the nearest training input of the cluster, measured "
     "in twice the greatest such distance within the cluster, because the paper's scale depends on the evaluated set.",
-)  # fmt: skip
+)
 class NPC(Criterion):
     """Share of the buckets of closeness to the abstract decision paths of the predicted class that inputs fall into.
 
@@ -174,61 +176,61 @@ class NPC(Criterion):
     def want(self) -> Want:
         return ROOT
 
-    def start(self, context: Context) -> PathState:
+    def start(self, context: Context) -> _PathState:
         source = context.need_train("npc")
         plan = self.relevance.plan(context.need_target())
         layout = Layout({layer.name: layer.neurons() for layer in plan.layers})
-        reader = Reader(self, plan, layout)
+        reader = _Reader(self, plan, layout)
         collected = _Paths(reader)
         context.scan([collected])
         paths, values, predicted = collected.joined()
         right = np.ones(len(paths), dtype=bool) if source.labels is None else predicted == source.labels
         keep = values if self.variant == "activation" else None
-        abstract = build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
+        abstract = _build(paths, predicted, right, keep, clusters=self.clusters, member=self.member)
         notes = () if source.labels is not None else (UNLABELLED,)
-        return PathState(self, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
+        return _PathState(self, reader, abstract, np.logical_not(paths.any(axis=0)), notes)
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return train * layout.neurons * (5 if self.variant == "activation" else 1)
 
 
 @dataclass(frozen=True)
-class Decision:
+class _Decision:
     """What inputs did: critical neurons and activations side by side for all layers."""
 
     path: Bits  # (n, neurons)
     values: Values  # (n, neurons)
 
 
-class Reader:
+class _Reader:
     """Paths of the inputs of a trace, computed once per trace."""
 
     def __init__(self, criterion: NPC, plan: RelevancePlan, layout: Layout) -> None:
         self.criterion, self.plan, self.layout = criterion, plan, layout
 
-    def __call__(self, trace: Trace) -> Decision:
+    def __call__(self, trace: Trace) -> _Decision:
         key = (self.criterion.relevance, self.criterion.share, self.criterion.take)
         kept = vars(trace).setdefault(_READ, {})
         if key not in kept:
             kept[key] = self._read(trace)
         return kept[key]  # type: ignore[no-any-return]
 
-    def _read(self, trace: Trace) -> Decision:
+    def _read(self, trace: Trace) -> _Decision:
         (x,) = trace[ROOT].values()
         attribution = self.plan(x)
-        cut = partial(critical, share=self.criterion.share, take=self.criterion.take)
+        cut = partial(_critical, share=self.criterion.share, take=self.criterion.take)
         relevance = {name: attribution.relevance[name].cpu().numpy() for name in self.layout.names}
         values = np.concatenate([attribution.activation[name].cpu().numpy() for name in self.layout.names], axis=1)
-        return Decision(np.concatenate([cut(np.nan_to_num(r)) for r in relevance.values()], axis=1), values)
+        return _Decision(np.concatenate([cut(np.nan_to_num(r)) for r in relevance.values()], axis=1), values)
 
 
 @dataclass
 class _Paths:
     """Collects the paths of the training data."""
 
-    reader: Reader
+    reader: _Reader
     want: Want = ROOT
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[_Decision] = field(default_factory=list)
     predicted: list[NDArray[np.int64]] = field(default_factory=list)
 
     def update(self, trace: Trace) -> None:
@@ -240,12 +242,12 @@ class _Paths:
         return np.concatenate(paths), np.concatenate(values), np.concatenate(self.predicted)
 
 
-class PathState(PackedState):
+class _PathState(PackedState):
     """One bit per abstract path (and layer) and bucket."""
 
     criterion: NPC
 
-    def __init__(self, criterion: NPC, reader: Reader, abstract: Abstract, unused: Bits, notes: tuple[str, ...]) -> None:
+    def __init__(self, criterion: NPC, reader: _Reader, abstract: _AbstractPaths, unused: Bits, notes: tuple[str, ...]) -> None:
         layout = reader.layout
         super().__init__(criterion, layout)
         self.reader, self.abstract, self.unused, self._notes = reader, abstract, unused, notes
@@ -278,7 +280,7 @@ class PathState(PackedState):
         order = np.argsort(rows, kind="stable")
         return rows[order], flat[order]
 
-    def _closeness(self, decision: Decision, here: NDArray[np.int64], path: int, part: slice) -> NDArray[np.float64]:
+    def _closeness(self, decision: _Decision, here: NDArray[np.int64], path: int, part: slice) -> NDArray[np.float64]:
         """0 .. 1 for each of some inputs and one abstract path."""
         if self.criterion.variant == "activation":
             return self.abstract.distance(path, decision.values[here], part)

@@ -48,19 +48,19 @@ class KMNC(Criterion):
     obligations: ClassVar[bool] = True
     shrink: ClassVar[str] = "fewer sections than {sections}, --neuron channel, --neuron sample or fewer --layers"
 
-    def start(self, context: Context) -> SectionState:
+    def start(self, context: Context) -> _SectionState:
         layout, profile = context.layout(self.want), context.profile(self.want, "kmnc")
         return self._state(layout)(self, layout, profile)
 
-    def _state(self, layout: Layout) -> type[SectionState]:
+    def _state(self, layout: Layout) -> type[_SectionState]:
         """A byte per section is quicker; of many neurons it would be gigabytes."""
-        return SectionState if layout.neurons * self.sections <= BYTES else PackedSectionState
+        return _SectionState if layout.neurons * self.sections <= BYTES else _PackedSectionState
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return layout.neurons * self._state(layout).per_row(self.sections)
 
 
-class Span:
+class _Span:
     """The training range in the type of the values, so that sections are computed as papers' code does: without widening."""
 
     def __init__(self, layout: Layout, profile: Profile, dtype: np.dtype[np.floating]) -> None:
@@ -69,7 +69,7 @@ class Span:
         self.std = np.concatenate([profile.layers[name].std for name in layout.names])
         self.width = self.high - self.low
 
-    def __getitem__(self, neurons: slice) -> Span:
+    def __getitem__(self, neurons: slice) -> _Span:
         part = copy.copy(self)
         part.__dict__.pop("dead", None)
         part.low, part.high, part.std, part.width = (a[neurons] for a in (self.low, self.high, self.std, self.width))
@@ -81,21 +81,21 @@ class Span:
         return ~(self.width > 0)
 
 
-class RangeState(BitState):
+class _RangeState(BitState):
     def __init__(self, criterion: Criterion, layout: Layout, profile: Profile, per_neuron: int) -> None:
         super().__init__(criterion, layout, per_neuron)
         self.profile = profile
-        self._spans: dict[np.dtype[np.floating], Span] = {}
+        self._spans: dict[np.dtype[np.floating], _Span] = {}
         self._dead: Bits | None = None
 
-    def span(self, dtype: np.dtype[np.floating]) -> Span:
+    def span(self, dtype: np.dtype[np.floating]) -> _Span:
         if dtype not in self._spans:
-            self._spans[dtype] = Span(self.layout, self.profile, dtype)
+            self._spans[dtype] = _Span(self.layout, self.profile, dtype)
         return self._spans[dtype]
 
     def dead(self) -> Bits:
         if self._dead is None:
-            self._dead = Span(self.layout, self.profile, np.dtype(np.float64)).dead
+            self._dead = _Span(self.layout, self.profile, np.dtype(np.float64)).dead
         return self._dead
 
     def notes(self) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class RangeState(BitState):
         return (f"the training data gave NaN or infinite activations in {', '.join(bad[:8])}.",) if bad else ()
 
 
-class SectionState(RangeState):
+class _SectionState(_RangeState):
     """A byte per neuron and section; only the sections that were hit are touched."""
 
     criterion: KMNC
@@ -121,7 +121,7 @@ class SectionState(RangeState):
         """Obligation 0 of each neuron."""
         return np.arange(self.layout.neurons, dtype=np.int64) * self.criterion.sections
 
-    def _sections(self, values: Values, span: Span) -> tuple[NDArray[np.int64], Bits]:
+    def _sections(self, values: Values, span: _Span) -> tuple[NDArray[np.int64], Bits]:
         """The section of every value, and whether it is in one."""
         k = self.criterion.sections
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -151,7 +151,7 @@ class SectionState(RangeState):
         return np.nonzero(inside)[0], section[inside]
 
 
-class PackedSectionState(SectionState):
+class _PackedSectionState(_SectionState):
     """A bit per neuron and section, for networks of which bytes would be gigabytes; worked on some neurons at a time."""
 
     bits: NDArray[Any]  # (neurons, bytes)
@@ -163,7 +163,7 @@ class PackedSectionState(SectionState):
     def blank(self) -> NDArray[Any]:
         return np.zeros((self.layout.neurons, self.per_row(self.criterion.sections)), dtype=np.uint8)
 
-    def fresh(self, start: int = 0) -> PackedSectionState | None:
+    def fresh(self, start: int = 0) -> _PackedSectionState | None:
         if self.seen:
             return None
         new = copy.copy(self)  # without the copies that a state and its arrays are: pages that nobody writes to cost nothing
@@ -211,19 +211,19 @@ class PackedSectionState(SectionState):
         self.bits = packed.reshape(self.bits.shape).copy()
 
 
-def _closed(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+def _closed(values: Values, span: _Span, k: int) -> NDArray[np.int64]:
     section: NDArray[np.int64] = ((values - span.low) / span.width * k).astype(np.int64)
     np.minimum(section, k - 1, out=section)
     return section
 
 
-def _ceiling(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+def _ceiling(values: Values, span: _Span, k: int) -> NDArray[np.int64]:
     """(left, right]: the minimum itself is in no section."""
     section: NDArray[np.int64] = np.ceil((values - span.low) / span.width * k).astype(np.int64) - 1
     return section
 
 
-def _added(values: Values, span: Span, k: int) -> NDArray[np.int64]:
+def _added(values: Values, span: _Span, k: int) -> NDArray[np.int64]:
     """[left, right) with edges low + i * step as floats: the quotient is a guess that the edges correct."""
     step = (span.width / k).astype(values.dtype)
     section = np.floor((values - span.low) / step).clip(-1, k)
@@ -256,8 +256,8 @@ class NBC(Criterion):
     obligations: ClassVar[bool] = True
     sides: ClassVar[tuple[str, ...]] = ("lower", "upper")
 
-    def start(self, context: Context) -> CornerState:
-        return CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
+    def start(self, context: Context) -> _CornerState:
+        return _CornerState(self, context.layout(self.want), context.profile(self.want, "nbc and snac"))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return layout.neurons * len(self.sides)
@@ -272,7 +272,7 @@ class SNAC(NBC):
     sides: ClassVar[tuple[str, ...]] = ("upper",)
 
 
-class CornerState(RangeState):
+class _CornerState(_RangeState):
     """A byte per neuron and corner."""
 
     criterion: NBC

@@ -33,12 +33,15 @@ class Measured:
 
     def to_dict(self) -> dict[str, Any]:
         content: dict[str, Any] = {
-            **self.value.whole.to_dict(), "canonical": self.canonical, "layers": self.layers, "neuron": self.neuron,
-            "order_matters": not self.mergeable, "profile": self.profile,
+            **self.value.whole.to_dict(),
+            **{name: getattr(self, name) for name in ("canonical", "layers", "neuron")},
+            "order_matters": not self.mergeable,
+            "profile": self.profile,
             "per_layer": {name: share.to_dict() for name, share in self.value.layers.items()},
-            "growth": [list(point) for point in self.growth], "nonfinite": dict(self.value.nonfinite),
+            "growth": [list(point) for point in self.growth],
+            "nonfinite": dict(self.value.nonfinite),
             "notes": list(self.value.notes),
-        }  # fmt: skip
+        }
         if self.by_class:
             content["by_class"] = {name: value.whole.to_dict() for name, value in self.by_class.items()}
         return content
@@ -76,10 +79,12 @@ class Coverage:
         criteria = {name: measured.to_dict() for name, measured in self.criteria.items()}
         return {
             "criteria": criteria | {name: {"error": reason} for name, reason in self.errors.items()},
-            "layers": self.layers, "neuron": self.neuron, "inputs": self.inputs, "target": self.target, "data": self.data,
-            "train": self.train, "memory": self.memory, "skipped": list(self.skipped), "notes": list(self.notes),
-            "meaning": MEANING, "run": str(self.run) if self.run else None,
-        }  # fmt: skip
+            **{name: getattr(self, name) for name in ("layers", "neuron", "inputs", "target", "data", "train", "memory")},
+            "skipped": list(self.skipped),
+            "notes": list(self.notes),
+            "meaning": MEANING,
+            "run": str(self.run) if self.run else None,
+        }
 
     def table(self) -> list[dict[str, Any]]:
         """One row per criterion; of one that did not fit its name and `error`."""

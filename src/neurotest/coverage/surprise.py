@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -16,7 +16,6 @@ from neurotest.errors import BadInput
 from neurotest.measure.context import Context
 from neurotest.measure.traces import Joined, Layout
 from neurotest.registry import register
-from neurotest.stats.distances import Inverse
 from neurotest.target import Trace
 
 Floats = NDArray[np.float64]
@@ -30,22 +29,19 @@ BUCKETS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surprise(Criterion):
-    """What the surprise criteria share."""
+class _Surprise(Criterion):
+    """What the surprise criteria share. Each is also the scorer (`Adequacy`) whose scores it puts into buckets."""
 
     bucket: float = setting(1.0, WIDTHS, above=0)
     buckets: Literal["floor", "neural_coverage", "sadl", "dnn_tip"] = "floor"
     sections: int | None = setting(None, "SADL uses 1000")
     upper: float | None = setting(None, "SADL uses 2000", above=0)
     overflow: bool = False
-    min_var: float = 1e-5
-    features: int | None = 300
 
     needs: ClassVar[str] = "traces"
     shrink: ClassVar[str] = "fewer training inputs, features=100 or fewer --layers"
     obligations: ClassVar[bool] = True
     starts_empty: ClassVar[bool] = True
-    scorer: ClassVar[type[Adequacy]]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -57,12 +53,6 @@ class Surprise(Criterion):
                 "sections",
                 "sections and upper go together: the share of sections of 0 .. upper; without both, buckets count.",
             )
-        _ = self.adequacy  # its settings are checked now, not after the training pass
-
-    @property
-    def adequacy(self) -> Adequacy:
-        """The scorer, with those of these settings that are its own."""
-        return self.scorer(**{setting.name: getattr(self, setting.name) for setting in fields(self.scorer)})
 
     @property
     def relative(self) -> bool:
@@ -70,10 +60,12 @@ class Surprise(Criterion):
         return self.buckets in ("sadl", "dnn_tip")
 
     def start(self, context: Context) -> SurpriseState:
+        assert isinstance(self, Adequacy)
         traces = context.traces(self.want, type(self).__name__.lower())
-        return SurpriseState(self, context.layout(self.want), self.adequacy.fit(traces, seed=context.seed))
+        return SurpriseState(self, context.layout(self.want), self.fit(traces, seed=context.seed))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
+        assert isinstance(self, Adequacy)
         features = min(layout.neurons, self.features or layout.neurons)
         return 4 * train * layout.neurons + 3 * 8 * train * features + 8 * features * features
 
@@ -84,7 +76,7 @@ class Surprise(Criterion):
     differs=f"{BUCKETS} Kernels by Scott's rule with the full covariance, which is shrunk where it cannot be inverted; "
     "NeuraL-Coverage's are of width 0.2 in every direction (`bandwidth=0.2`).",
 )  # fmt: skip
-class LSC(Surprise):
+class LSC(LSA, _Surprise):
     """How many buckets of -log density under the training data of the predicted class (LSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -93,11 +85,6 @@ class LSC(Surprise):
     """
 
     bucket: float = setting(10.0, WIDTHS, above=0)
-    per: Literal["class", "all"] = "class"
-    bandwidth: Literal["scott"] | float = "scott"
-    inverse: Inverse = "auto"
-
-    scorer = LSA
 
 
 @register(
@@ -106,7 +93,7 @@ class LSC(Surprise):
     differs=f"{BUCKETS} Exact neighbours; the second distance is measured from the training input, so it is computed once. "
     "NeuraL-Coverage measures it from the tested input (`reference=test`).",
 )  # fmt: skip
-class DSC(Surprise):
+class DSC(DSA, _Surprise):
     """How many buckets of distance to the own class over distance to other classes (DSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -115,9 +102,6 @@ class DSC(Surprise):
     """
 
     bucket: float = setting(0.1, WIDTHS, above=0)
-    reference: Literal["nearest", "test"] = "nearest"
-
-    scorer = DSA
 
 
 @register(
@@ -127,7 +111,7 @@ class DSC(Surprise):
     "inverts it in float32, gets NaN for half of the inputs when a class has fewer inputs than neurons, and drops "
     "them silently. dnn-tip squares (`squared=true`).",
 )  # fmt: skip
-class MDSC(Surprise):
+class MDSC(MDSA, _Surprise):
     """How many buckets of Mahalanobis distance from the training data of the predicted class (MDSA) the inputs fall into.
 
     bucket: width of one. buckets: `floor`, `neural_coverage`, `sadl` or `dnn_tip`. sections, upper: report the share of so many
@@ -136,19 +120,14 @@ class MDSC(Surprise):
     """
 
     bucket: float = setting(1.0, WIDTHS, above=0)
-    per: Literal["class", "all"] = "class"
-    squared: bool = False
-    inverse: Inverse = "auto"
-
-    scorer = MDSA
 
 
 class SurpriseState(State):
     """The buckets seen; where they depend on the evaluated set, every score."""
 
-    criterion: Surprise
+    criterion: _Surprise
 
-    def __init__(self, criterion: Surprise, layout: Layout, fitted: Fitted) -> None:
+    def __init__(self, criterion: _Surprise, layout: Layout, fitted: Fitted) -> None:
         super().__init__(criterion, layout)
         self.fitted = fitted
         self.hit: set[int] = set()

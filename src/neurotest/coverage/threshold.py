@@ -46,8 +46,8 @@ class NC(Criterion):
     def want(self) -> Want:
         return Want(layers=self.layers, neuron=self.neuron, keep="map" if self.maps else "reduced")
 
-    def start(self, context: Context) -> ThresholdState:
-        return ThresholdState(self, context.layout(self.want))
+    def start(self, context: Context) -> _ThresholdState:
+        return _ThresholdState(self, context.layout(self.want))
 
 
 @register(
@@ -63,7 +63,7 @@ class NAC(NC):
     scaling: Literal["layer_minmax", "none", "sigmoid"] = "none"
 
 
-class ThresholdState(HitState):
+class _ThresholdState(HitState):
     """One bit per neuron, and the range seen, which tells the neurons that never change."""
 
     criterion: NC
@@ -80,12 +80,12 @@ class ThresholdState(HitState):
             if scaling == "sigmoid":
                 values = 1 / (1 + np.exp(-values))
             elif scaling == "layer_minmax" and not self.criterion.maps:
-                values = scaled(values, self.layout)
+                values = _scaled(values, self.layout)
             above: NDArray[np.bool_] = values > self.criterion.threshold
         return above  # (n, neurons)
 
 
-def scaled(values: Values, layout: Layout) -> Values:
+def _scaled(values: Values, layout: Layout) -> Values:
     """Each input's values of a layer between 0 and 1; a constant layer is NaN, which is above nothing: (n, neurons)."""
     low = np.minimum.reduceat(values, layout.starts, axis=1)  # (n, layers)
     span = np.maximum.reduceat(values, layout.starts, axis=1) - low

@@ -21,7 +21,7 @@ from neurotest.target import Trace
 DEEPGAUGE = "Ma et al., DeepGauge, ASE 2018"
 
 
-def strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.int64]:
+def _strongest(values: Values, k: int, *, weakest: bool = False) -> NDArray[np.int64]:
     """Positions of the k greatest (or least) values of each row, in order; equal values by position: (n, min(k, width))."""
     return np.argsort(values if weakest else -values, axis=1, kind="stable")[:, :k]
 
@@ -40,8 +40,8 @@ class TKNC(Criterion):
     weakest: ClassVar[bool] = False
     obligations: ClassVar[bool] = True
 
-    def start(self, context: Context) -> TopState:
-        return TopState(self, context.layout(self.want))
+    def start(self, context: Context) -> _TopState:
+        return _TopState(self, context.layout(self.want))
 
 
 @register(
@@ -56,13 +56,13 @@ class BKNC(TKNC):
     weakest: ClassVar[bool] = True
 
 
-def too_wide(layout: Layout, k: int) -> tuple[str, ...]:
+def _too_wide(layout: Layout, k: int) -> tuple[str, ...]:
     """A sentence about layers that have no more than k neurons."""
     small = first_few([f"{name} ({size})" for name, size in layout.sizes.items() if size <= k])
     return (f"k={k} takes in every neuron of {small}: these are covered at once.",) if small else ()
 
 
-class TopState(HitState):
+class _TopState(HitState):
     """One bit per neuron."""
 
     criterion: TKNC
@@ -75,7 +75,7 @@ class TopState(HitState):
         hit = np.zeros(values.shape, dtype=bool)
         for place in self.layout.slices.values():
             part = values[:, place]
-            np.put_along_axis(hit[:, place], strongest(part, criterion.k, weakest=criterion.weakest), True, axis=1)
+            np.put_along_axis(hit[:, place], _strongest(part, criterion.k, weakest=criterion.weakest), True, axis=1)
         if criterion.positive_only:
             hit &= values > 0
         if joined.bad is not None:
@@ -83,7 +83,7 @@ class TopState(HitState):
         return hit
 
     def notes(self) -> tuple[str, ...]:
-        return too_wide(self.layout, self.criterion.k)
+        return _too_wide(self.layout, self.criterion.k)
 
 
 @register(
@@ -109,14 +109,14 @@ class TKNP(Criterion):
 
     starts_empty: ClassVar[bool] = True
 
-    def start(self, context: Context) -> PatternState:
-        return PatternState(self, context.layout(self.want))
+    def start(self, context: Context) -> _PatternState:
+        return _PatternState(self, context.layout(self.want))
 
     def memory(self, layout: Layout, inputs: int, train: int) -> int:
         return HASH * min(inputs, self.capacity) * (len(layout.sizes) + 1)
 
 
-class PatternState(State):
+class _PatternState(State):
     """The hashes of the patterns seen, per layer and of the whole network."""
 
     criterion: TKNP
@@ -128,7 +128,7 @@ class PatternState(State):
     def _hashes(self, values: Values) -> Iterator[tuple[str, Hashes]]:
         orders = []
         for name, place in self.layout.slices.items():
-            order = strongest(values[:, place], self.criterion.k).astype(np.int32)
+            order = _strongest(values[:, place], self.criterion.k).astype(np.int32)
             orders.append(np.sort(order, axis=1) if self.criterion.pattern == "set" else order)
             yield name, _hashed(orders[-1])
         yield "", _hashed(np.concatenate(orders, axis=1))
@@ -156,7 +156,7 @@ class PatternState(State):
     def value(self) -> Value:
         layers = {name: Share.count(self.patterns[name].count()) for name in self.layout.names}
         whole = Share.count(sum(self.patterns[name].count() for name in self.counted))
-        notes = (*self.warnings(), *too_wide(self.layout, self.criterion.k), *self._estimates())
+        notes = (*self.warnings(), *_too_wide(self.layout, self.criterion.k), *self._estimates())
         return Value(whole, layers, {}, self.nonfinite(), notes)
 
     def _estimates(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
-FEW = 16  # items for which threads are not worth starting
+FEW_ITEMS = 16  # items for which threads are not worth starting
 THREADS = 4  # at most: the network needs processors, too
 
 
@@ -27,7 +27,7 @@ def ahead(
         items = list(items)
         count = len(items)
     threads = min(THREADS, os.cpu_count() or 1) if threads is None else threads
-    if threads < 2 or count < FEW:
+    if threads < 2 or count < FEW_ITEMS:
         for item in items:
             yield item, partial(function, item)
         return

@@ -25,10 +25,10 @@ KIND = Kind(
     prefix="wav", things="audio files", formats="WAV, FLAC and Ogg", suffixes=SUFFIXES,
     others=(".mp3", ".m4a", ".aac", ".opus", ".aif", ".aiff", ".wma", ".au"),
 )  # fmt: skip
-LONGEST = 60  # seconds of one input
+LONGEST_CLIP = 60  # seconds of one input
 MAX_FILE = 64 << 20
 CHANNELS = 16
-LARGE = 4_000_000  # samples
+LARGE_CLIP = 4_000_000  # samples
 CLIPPED = 0.001  # share of samples at full scale above which a clip counts as clipped
 EXACT = ("PCM_16", "PCM_U8", "PCM_S8")  # sixteen bits hold these as they are
 
@@ -97,7 +97,7 @@ def _with_headers(clips: Sequence[AudioFile], skipped: list[Skipped]) -> Iterato
         if not RATES[0] <= clip.rate <= RATES[1] or not 1 <= clip.channels <= CHANNELS or clip.frames < 1:
             form = f"{clip.frames} samples of {clip.channels} channels at {clip.rate} a second"
             skipped.append(Skipped(clip.name, f"{form}: no audio that is read here"))
-        elif clip.frames > LONGEST * clip.rate:
+        elif clip.frames > LONGEST_CLIP * clip.rate:
             raise _long(clip, f"{clip.frames / clip.rate:,.0f} seconds at {clip.rate} samples a second")
         else:
             yield clip
@@ -120,8 +120,8 @@ def _long(clip: AudioFile, size: str) -> BadInput:
     return BadInput(
         "too-large",
         "seconds",
-        f"{clip.path}: {size}; more than {LONGEST} seconds are not read as one input. Cut it into parts as long as the network "
-        f"takes, for example with `{cut}`, or remove it.",
+        f"{clip.path}: {size}; more than {LONGEST_CLIP} seconds are not read as one input. Cut it into parts as long as the "
+        f"network takes, for example with `{cut}`, or remove it.",
     )
 
 
@@ -189,7 +189,7 @@ class _Decoder:
 
     def __init__(self, clips: Sequence[AudioFile], shape: tuple[int, ...], rate: int) -> None:
         self.shape, self._rate = shape, rate
-        large = any(clip.frames > LARGE for clip in clips)  # threads would need its memory several times
+        large = any(clip.frames > LARGE_CLIP for clip in clips)  # threads would need its memory several times
         self.threads = 1 if large or any(clip.held is not None for clip in clips) else None
 
     def decode(self, clip: AudioFile) -> tuple[Array, tuple[str, ...]]:

@@ -27,7 +27,7 @@ NAME, FILE = "driving", "frames.npz"
 SHA256 = "ae2aa5279d44aca56eb3dede4d1979c6ea457e905792bbbe517a5f3b1da39ccb"  # of the frames, row by row
 SPAN = (-20.0, 20.0)  # pixels of 100
 SIDE = 100
-LARGEST = 1 << 28  # bytes
+LARGEST_FRAMES = 1 << 28  # bytes
 BLOCK, EVERY, GAP = 78, 3, 7  # frames: every third block of 23 s is for tests, 2 s beside it are left out
 FAR = slice(10, 50)  # rows that show what is far away
 REACH = 30  # pixels that anything may move
@@ -70,7 +70,7 @@ def _frames(file: Path) -> Array:
         reading(f"--from: {file}", "frames", hint=f"Name the folder that holds {FILE} with the array x."),
         open(file, "rb") as stream,
     ):
-        x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST, names=("x",))["x"])
+        x = np.ascontiguousarray(read_npz(stream, str(file), largest=LARGEST_FRAMES, names=("x",))["x"])
     digest = hashlib.sha256(x.tobytes()).hexdigest()
     if digest != SHA256:
         message = f"{file}: its frames have SHA-256 {digest}, expected {SHA256}: damaged, or other frames."

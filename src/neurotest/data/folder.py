@@ -31,7 +31,7 @@ KIND = Kind(
 MAX_PIXELS = 64_000_000
 MAX_FILE = 128 << 20
 MAX_SCANNED = 640_000_000  # pixels of a JPEG times its scans, each of which goes through all of them
-LARGE = 8_000_000  # pixels of an image that is decoded alone: threads would need its memory several times
+LARGE_IMAGE = 8_000_000  # pixels of an image that is decoded alone: threads would need its memory several times
 _alone = threading.Lock()
 
 
@@ -167,7 +167,7 @@ def _shape(files: Sequence[ImageFile], wanted: Wanted, what: str) -> tuple[int, 
 
 def decode_image(file: ImageFile, shape: tuple[int, ...], preprocess: Preprocess) -> Pixels:
     """One file as (channels, height, width) uint8."""
-    with _open(file) as image, _alone if image.width * image.height > LARGE else nullcontext():
+    with _open(file) as image, _alone if image.width * image.height > LARGE_IMAGE else nullcontext():
         try:
             decoded = pixels(image, shape[0], (shape[1], shape[2]), preprocess)
         except Unusable:
@@ -186,7 +186,7 @@ class _Decoder:
 
     def __init__(self, files: Sequence[ImageFile], shape: tuple[int, ...], preprocess: Preprocess) -> None:
         self.shape, self._preprocess = shape, preprocess
-        large = int(np.prod(shape)) > LARGE  # what waits for its turn counts, too
+        large = int(np.prod(shape)) > LARGE_IMAGE  # what waits for its turn counts, too
         self.threads = 1 if large or any(file.image is not None for file in files) else None
 
     def decode(self, file: ImageFile) -> Pixels:

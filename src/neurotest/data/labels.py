@@ -18,7 +18,7 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, near, spelled
 from neurotest.reading import read_text, reading, user_path
 
-LARGEST = 1 << 28  # bytes of a labels file
+LARGEST_TABLE = 1 << 28  # bytes of a labels file
 KIND = "a labels file"
 LABELS = ("label", "labelled", "class")  # what the column of labels may be called
 FILES = ("file", "name", "filename", "file_name", "path", "image")  # and that of file names
@@ -59,7 +59,7 @@ def _rows(path: Path, confirmed: bool) -> Iterator[tuple[str, Key, Label]]:
     if path.is_dir():
         return _folder_rows(path, confirmed)
     hint = "Labels are a CSV file with the columns file (or position, or content) and label."
-    text = read_text(path, KIND, limit=LARGEST, hint=hint)
+    text = read_text(path, KIND, limit=LARGEST_TABLE, hint=hint)
     return _json_rows(text, path) if text.lstrip()[:1] in ("[", "{") else _csv_rows(text, path)
 
 
@@ -185,7 +185,7 @@ def _exported(path: Path) -> set[str]:
     file = path / EXPORTED
     if not file.is_file():
         return set()
-    rows = csv.DictReader(read_text(file, "a table of exported images", limit=LARGEST).splitlines())
+    rows = csv.DictReader(read_text(file, "a table of exported images", limit=LARGEST_TABLE).splitlines())
     return {_unquoted(str(row["picture"])) for row in rows if row.get("picture")}
 
 

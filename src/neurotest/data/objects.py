@@ -251,10 +251,7 @@ class DatasetSource(Source):
         self._items, self._at = items, np.arange(count)
         again = _one(_split(items[0])[0], 0)
         if content_ids(first[None])[0] != content_ids(again[None])[0]:
-            message = (
-                f"the dataset gives another input of {shape_text(first.shape)} each time it is asked for the first one: turn off "
-                "its random augmentation."
-            )
+            message = f"the dataset gives another {shape_text(first.shape)} input each time: turn off its random augmentation."
             raise BadInput("changed", "dataset", message)
 
     def _rows(self, index: npt.NDArray[np.int64]) -> Array:

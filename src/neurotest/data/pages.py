@@ -168,13 +168,6 @@ def _inner(fields: dict[int, tuple[int, Any]], field: int) -> dict[int, tuple[in
     return inner
 
 
-class _Bound(NamedTuple):
-    """What a column of a row group may cost. cell: bytes of one row at most; rows: that may be read together."""
-
-    cell: int
-    rows: int
-
-
 def check_footer(file: int, what: str) -> None:
     """Refuse a footer that is larger than one can be: pyarrow makes much of every byte in it."""
     length = os.fstat(file).st_size
@@ -223,15 +216,16 @@ def rows_at_once(file: int, metadata: Any, group: int, column: str, fixed: int, 
     cell = fixed
     for number in leaves:
         leaf = metadata.row_group(group).column(number)
-        one = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
-        rows, cell = min(rows, one.rows), cell + one.cell
+        leaf_cell, leaf_rows = _leaf(file, leaf, schemas[number], budget, f"{what}, column {column}")
+        rows, cell = min(rows, leaf_rows), cell + leaf_cell
     if cell > CELL:
         message = f"{what}, column {column}: a row takes {size_text(cell)}, at most {size_text(CELL)} are read: {AGAIN}"
         raise BadInput("too-large", "row", message)
     return rows
 
 
-def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> _Bound:
+def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> tuple[int, int]:
+    """What a column of a row group may cost: bytes of one row at most, and rows that may be read together."""
     pages = _pages(file, leaf, what)
     text = schema.physical_type == "BYTE_ARRAY"
     width = schema.length if schema.physical_type == "FIXED_LEN_BYTE_ARRAY" else WIDTHS[schema.physical_type]
@@ -244,13 +238,13 @@ def _leaf(file: int, leaf: Any, schema: Any, budget: int, what: str) -> _Bound:
         elif text and page.size:
             rows = max(1, min(rows, page.values * budget // page.size))
     if not schema.max_repetition_level:
-        return _Bound(0 if text else width, rows)
+        return 0 if text else width, rows
     width += LEVELS * schema.max_repetition_level  # each list in a list has offsets of its own
     longest = sum(page.values for page in pages)
     if longest * width > budget:
         longest = _longest(file, leaf, pages, schema.max_repetition_level, what)
     cell = longest * width
-    return _Bound(cell, max(1, min(rows, budget // max(1, cell))))
+    return cell, max(1, min(rows, budget // max(1, cell)))
 
 
 def _check_encodings(page: _Page, schema: Any, what: str) -> None:

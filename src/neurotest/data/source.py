@@ -131,7 +131,7 @@ class Source:
         self.names = None if names is None else np.asarray(names, dtype=object)
         self.positions = np.arange(count)
         self.rate: int | None = None  # samples a second, of audio
-        # Labels that are no integers are quantities, which only a network that predicts one can use.
+        # Labels that are no integers are regression values, which only a network that predicts one can use.
         self.quantities: npt.NDArray[np.floating[Any]] | None = None
         self.labels: npt.NDArray[np.int64] | None = None
         if labels is not None:
@@ -353,13 +353,13 @@ def _quantities(labels: npt.ArrayLike, count: int, what: str) -> npt.NDArray[np.
 
 
 def check_classes(source: Source) -> None:
-    """Refuse quantities as labels of a classifier."""
+    """Refuse regression values as labels of a classifier."""
     if source.quantities is None:
         return
     odd = source.quantities[source.quantities != np.rint(source.quantities)]
     hint = "save y.astype(int)"
     if len(odd):
-        hint = f"{odd[0]:.6g} is a quantity: for a network that predicts one pass --outputs regression"
+        hint = f"{odd[0]:.6g} is a regression value: for a network that predicts one pass --outputs regression"
     expected = "expected class numbers (integers), 0 for the first class"
     raise BadInput("wrong-type", "labels", f"{source.what}: labels of type {source.quantities.dtype}; {expected}; {hint}.")
 

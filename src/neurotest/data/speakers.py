@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from neurotest import files
 from neurotest.audio import RATES
 from neurotest.data.ahead import ahead
-from neurotest.data.audio import LONGEST, resampled
+from neurotest.data.audio import LONGEST_CLIP, resampled
 from neurotest.data.npz import open_npz
 from neurotest.data.source import Array, ArraySource, Source, Wanted
 from neurotest.errors import BadInput
@@ -80,10 +80,7 @@ def _arrays(split: str, wanted: Wanted, spec: str) -> tuple[Array, NDArray[np.in
         return source.read(np.arange(len(source))), source.labels
     folder = _material()
     if folder is None:
-        message = (
-            f"{spec}: AudioMNIST is not in {_kept(split).parent}: get it from {WHERE} and run `neurotest data get {NAME} --from "
-            "DIR`."
-        )
+        message = f"{spec}: AudioMNIST is not in {_kept(split).parent}: get {WHERE}, then `neurotest data get {NAME} --from DIR`."
         raise BadInput("not-found", "data", message)
     return _decoded(folder, split)
 
@@ -112,7 +109,7 @@ def _take(folder: Path, name: str) -> NDArray[np.int16]:
         raise BadInput("not-found", "files", message)
     try:
         about = soundfile.info(file)
-        if about.frames * about.channels > LONGEST * RATES[1]:
+        if about.frames * about.channels > LONGEST_CLIP * RATES[1]:
             message = f"{file} has {about.frames:,} samples of {about.channels} channels: get it again from {WHERE}."
             raise BadInput("wrong-shape", "audio", message)
         samples, rate = soundfile.read(file, dtype="float64", always_2d=True)

@@ -23,6 +23,9 @@ from neurotest.target import Target, Trace, Want
 from neurotest.target.load import load
 
 DRAWS = 1000
+THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
+LEAST_PER_CLASS = 10
+SHUFFLES = 2000
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,6 @@ def _evenness_interval(
     assert value is not None
     low, high = np.quantile(drawn, [0.025, 0.975])
     return [float(max(0.0, 2 * value - high)), float(min(1.0, 2 * value - low))]
-
-
-THRESHOLDS = tuple(round(0.1 * i, 1) for i in range(10))
-LEAST_PER_CLASS = 10
-SHUFFLES = 2000
 
 
 class Sums:

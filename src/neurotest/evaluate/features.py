@@ -16,7 +16,7 @@ from neurotest import zoo
 from neurotest.data.source import Source, shape_text
 from neurotest.devices import exact
 from neurotest.errors import BadInput, NeurotestError
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import batches
 from neurotest.target import Probe, Target, Want
 from neurotest.target.failures import ForwardError

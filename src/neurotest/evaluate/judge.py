@@ -19,7 +19,7 @@ from neurotest.evaluate.compare import Comparison, compare
 from neurotest.evaluate.features import Extractor, Features
 from neurotest.evaluate.metrics import Manifold, Score, distances, fid, inception_score, kid, spread, ssim, total_variation
 from neurotest.generate.outcome import Outcome
-from neurotest.mutate.space import to_unit
+from neurotest.mutate.unit import to_unit
 from neurotest.oracles import predicted as predicted_classes
 from neurotest.scan import aligned, batches, fit, read
 from neurotest.stats.bootstrap import wilson

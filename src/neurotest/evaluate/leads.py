@@ -15,13 +15,18 @@ from torch import Tensor
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import CW, PGD, Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, ZERO_GRADIENT, Engine
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Target
 from neurotest.target.speed import lies_channels_last
 
 Norm = Literal["l1", "l2", "linf"]
 ORDERS: dict[str, float] = {"l1": 1, "l2": 2, "linf": math.inf}
 DUAL: dict[str, float] = {"l1": math.inf, "l2": 2, "linf": 1}
+STEPS, OVERSHOOT = 30, 1.02  # towards the border; a step ends just behind it
+RIVALS = 10  # classes with the largest logits, where there are many
+HALVINGS = 14
+EPS = (8 / 255, 32 / 255, 96 / 255)
+ATTACKS: tuple[Attack, ...] = (*(PGD(eps=eps, step=eps / 8, steps=20) for eps in EPS), CW(steps=100, searches=3))
 
 
 class Leads:
@@ -104,13 +109,6 @@ def draw(n: int, shape: tuple[int, ...], norm: Norm, generator: torch.Generator)
         points = lengths[:, :width] / lengths.sum(1, keepdim=True)
         points *= 2 * torch.randint(0, 2, (n, width), generator=generator) - 1
     return points.view(n, *shape)
-
-
-STEPS, OVERSHOOT = 30, 1.02  # towards the border; a step ends just behind it
-RIVALS = 10  # classes with the largest logits, where there are many
-HALVINGS = 14
-EPS = (8 / 255, 32 / 255, 96 / 255)
-ATTACKS: tuple[Attack, ...] = (*(PGD(eps=eps, step=eps / 8, steps=20) for eps in EPS), CW(steps=100, searches=3))
 
 
 @dataclass(frozen=True, eq=False)

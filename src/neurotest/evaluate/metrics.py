@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest.errors import BadInput
-from neurotest.mutate import distances as apart
+from neurotest.mutate import unit
 from neurotest.stats.distances import Points, check_square, nearest_other
 
 Floats = NDArray[np.float64]
 FID_INPUTS = 2048  # below this many inputs FID is known to depend on their number
 KID_INPUTS = 100
+WINDOW = 11  # as in the paper on SSIM
+PAIRS_AT_ONCE = 256
 
 
 class Score(NamedTuple):
@@ -194,10 +196,6 @@ def spread(features: Floats) -> Spread:
     return Spread(float(near.mean()), pairwise, float(np.exp(-(shares * np.log(shares)).sum())))
 
 
-WINDOW = 11  # as in the paper on SSIM
-PAIRS_AT_ONCE = 256
-
-
 def _same_shape(x: Tensor, original: Tensor) -> None:
     if x.shape != original.shape:
         raise BadInput(
@@ -210,7 +208,7 @@ def _same_shape(x: Tensor, original: Tensor) -> None:
 def distances(x: Tensor, original: Tensor) -> dict[str, Floats]:
     """Per input the share of values that differ (l0), l2 and linf, for values in [0, 1]."""
     _same_shape(x, original)
-    return dict(zip(apart.NAMES, apart.distances(x, original).T, strict=True))
+    return dict(zip(unit.NORMS, unit.distances(x, original).T, strict=True))
 
 
 def total_variation(x: Tensor) -> Floats:

@@ -14,7 +14,7 @@ from neurotest import registry
 from neurotest.arrays import read_npz
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.generate.record import SUITE
+from neurotest.generate.suite import SUITE
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import stored_target
 from neurotest.registry import register

@@ -29,7 +29,7 @@ from neurotest.jobs.opening import AnyTarget, digests, open_data, open_target, s
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, resume_job, run_job
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.public import public
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run

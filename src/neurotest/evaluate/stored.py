@@ -25,7 +25,7 @@ from neurotest.generate.outcome import Outcome
 from neurotest.jobs.life import atomic_run, finish
 from neurotest.jobs.opening import AnyTarget
 from neurotest.jobs.stored import target_config
-from neurotest.mutate.space import to_unit
+from neurotest.mutate.unit import to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.settings.analyse import EvaluateSettings
@@ -33,6 +33,13 @@ from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 
 AMPLIFICATION = 10
+IMAGES = 8  # of each suite in the report
+# Where the numbers of a random campaign stand beside ours: part, metric -> key.
+COUNTED = {
+    ("defects", "faults"): "faults", ("defects", "families"): "families", ("defects", "roots"): "roots",
+    ("defects", "fault_rate"): "fault_rate", ("defects", "faults_per_1000_forwards"): "faults_per_1000_forwards",
+    ("impartiality", "faults"): "evenness", ("defects", "seeds_failed"): "seeds_failed",
+}  # fmt: skip
 
 
 def _sheet(suite: Source, judgement: Judgement, target: Target, most: int) -> list[dict[str, Any]]:
@@ -65,16 +72,6 @@ def _png(image: np.ndarray) -> str:
     out = io.BytesIO()
     Image.fromarray(pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)).save(out, format="PNG")
     return base64.b64encode(out.getvalue()).decode()
-
-
-LIMIT = 5000  # outputs judged per suite
-IMAGES = 8  # of each suite in the report
-# Where the numbers of a random campaign stand beside ours: part, metric -> key.
-COUNTED = {
-    ("defects", "faults"): "faults", ("defects", "families"): "families", ("defects", "roots"): "roots",
-    ("defects", "fault_rate"): "fault_rate", ("defects", "faults_per_1000_forwards"): "faults_per_1000_forwards",
-    ("impartiality", "faults"): "evenness", ("defects", "seeds_failed"): "seeds_failed",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""What an attack produced: the suite itself and its numbers, beside random noise of the same size."""
+"""What an attack produced: the suite and its numbers, compared with random noise of the same size, and how a run stores it."""
 
 from __future__ import annotations
 
@@ -9,17 +9,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from neurotest.data.source import ArraySource
+from neurotest import rng
+from neurotest.data.source import ArraySource, content_ids
+from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.notebook import PICTURES, Picture, beside
+from neurotest.runs.folder import own
+from neurotest.runs.rows import InputRow
+from neurotest.runs.store import Run
 from neurotest.stats.diversity import evenness
+from neurotest.target import Target
+
+SUITE = "suite.npz"
+own(r"suite\.npz")
 
 
 @dataclass(frozen=True, eq=False)
-class Control:
+class RandomControl:
     """The seeds with the attack's own changes shuffled over the pixels: predictions (n,), and which of them are faults."""
 
     x: NDArray[np.generic]  # (n, *shape)
@@ -28,15 +39,16 @@ class Control:
 
 
 @dataclass(frozen=True, eq=False)
-class Quantities:
-    """Of a target that predicts a quantity: its answers to the seeds and to the outputs (n,), and how far they may be apart."""
+class RegressionValues:
+    """Of a target that predicts a regression value: its answers to the seeds and to the outputs (n,), and how far they may be
+    apart."""
 
     before: NDArray[np.float64]
     after: NDArray[np.float64]
     tolerance: float
 
     @classmethod
-    def of(cls, seeds: Seeds, after: NDArray[np.float64], rows: NDArray[np.int64] | None = None) -> Quantities | None:
+    def of(cls, seeds: Seeds, after: NDArray[np.float64], rows: NDArray[np.int64] | None = None) -> RegressionValues | None:
         """rows: the seeds of the outputs, where they are not one for each."""
         if seeds.bins is None or seeds.values is None:
             return None
@@ -64,7 +76,7 @@ class AttackResult(Outcome):
     predicted: NDArray[np.int64] = field(repr=False)
     fault: NDArray[np.bool_] = field(repr=False)
     distance: NDArray[np.float64] = field(repr=False)  # (n, 3) L0, L2, Linf in [0, 1]
-    control: Control = field(repr=False)
+    control: RandomControl = field(repr=False)
     unstable: int  # failed before they were rounded to what is saved, not after
     set_aside: int
     forwards: int
@@ -75,7 +87,7 @@ class AttackResult(Outcome):
     run: Path | None = None
     notes: tuple[str, ...] = ()
     names: NDArray[np.object_] | None = field(default=None, repr=False)  # (n,) files of the seeds, where they are files
-    quantities: Quantities | None = field(default=None, repr=False)  # where the target predicts one
+    quantities: RegressionValues | None = field(default=None, repr=False)  # where the target predicts one
 
     def __len__(self) -> int:
         return len(self.x)
@@ -122,7 +134,7 @@ class AttackResult(Outcome):
             "run": str(self.run) if self.run else None,
             "attack": self.attack,
             "diversity": self.diversity,
-            "success": _share(self.fault),
+            "success": _mean(self.fault),
             "success_interval": interval(self.faults, len(self)),
             "evenness": {
                 "all": evenness(self.predicted[self.predicted >= 0], self.outputs_possible),
@@ -132,7 +144,7 @@ class AttackResult(Outcome):
             "distance": {name: _mean(self.distance[self.fault, i]) for i, name in enumerate(("l0", "l2", "linf"))},
             "random": {
                 "faults": int(self.control.fault.sum()),
-                "success": _share(self.control.fault),
+                "success": _mean(self.control.fault),
                 "success_interval": interval(int(self.control.fault.sum()), len(self.control.fault)),
             },
             "backwards": self.backwards,
@@ -159,14 +171,48 @@ class AttackResult(Outcome):
         )
         return beside(self.seeds[first], self.x[first], words)
 
+    def record(self, run: Run, target: Target, stored: int) -> None:
+        """Fill a new run: every output a row, the suite one file of data, the first `stored` faults and their seeds files."""
+        with run.file(SUITE).writing() as out:
+            arrays = {"x": self.x, "y": self.expected, "seeds": self.seeds, "random": self.control.x}
+            arrays |= {"positions": self.positions, "fault": self.fault}
+            np.savez_compressed(out, allow_pickle=False, **arrays)
+        contents, numbers = content_ids(np.asarray(self.x)), self.numbers
+        columns = zip(*(part.tolist() for part in (numbers, contents, self.expected, self.predicted)), strict=True)
+        rows = (
+            InputRow(position=number, content=content, label=label, predicted=predicted, extra=self.about(i))
+            for i, (number, content, label, predicted) in enumerate(columns)
+        )
+        shown = np.flatnonzero(self.fault)[:stored]
+        with run.transaction():
+            run["classes"] = list(self.classes or ())
+            run.clear_inputs()  # a crash may have come between this and the end
+            run.add_inputs(rows)
+            run.save_inputs(numbers[shown], self.x[shown], "fault", target.bounds)
+            run.save_inputs(numbers[shown], self.seeds[shown], "original", target.bounds)
+        for i in shown:  # what is saved is what failed
+            if not np.array_equal(run.load_input(int(numbers[i]), "fault"), self.x[i]):
+                raise BadInput("not-writable", "", f"{run.path} does not read back as it was written: is the disk in order?")
+
     def headline(self) -> str:
         noise = int(self.control.fault.sum())
         return f"{self.attack}: {self.faults} faults from {len(self)} seeds; random noise of the same size: {noise}"
 
 
-def _share(mask: NDArray[np.bool_]) -> float | None:
-    return float(mask.mean()) if len(mask) else None
-
-
-def _mean(values: NDArray[np.float64]) -> float | None:
+def _mean(values: NDArray[np.float64] | NDArray[np.bool_]) -> float | None:
     return float(values.mean()) if len(values) else None
+
+
+def shuffle(seed: Tensor, x: Tensor, positions: list[int], random: int) -> Tensor:
+    """The changes x - seed at random places with random signs, reversed where they would leave [0, 1]."""
+    size = (x - seed).flatten(1).abs()
+    out = torch.empty_like(size)
+    base = seed.flatten(1)
+    for i, position in enumerate(positions):
+        generator = rng.torch_stream("attack.control", random, position)
+        places = torch.randperm(size.shape[1], generator=generator).to(size.device)
+        sign = (torch.randint(0, 2, (size.shape[1],), generator=generator) * 2 - 1).to(size)
+        change = size[i, places] * sign
+        outside = (base[i] + change < 0) | (base[i] + change > 1)
+        out[i] = base[i] + torch.where(outside, -change, change)
+    return out.clamp(0, 1).view_as(seed)

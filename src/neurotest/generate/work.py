@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.record import record
 from neurotest.generate.suite import AttackResult
 from neurotest.jobs.life import other_setting
 from neurotest.jobs.methods import read_method, stored_method, with_options
@@ -86,7 +85,7 @@ class Work(Job[Result], Generic[Result]):
             )
 
     def record(self, run: Run, result: Result) -> None:
-        record(run, self.target, result, self.settings.files)
+        result.record(run, self.target, self.settings.files)
 
     def about(self) -> dict[str, Any]:
         """What all results have in common."""

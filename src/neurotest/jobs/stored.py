@@ -16,7 +16,7 @@ from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.images import Preprocess
 from neurotest.jobs.opening import AnyTarget, open_target
-from neurotest.reading import elsewhere
+from neurotest.reading import untrusted_run
 from neurotest.runs.store import Run
 from neurotest.settings import TargetSettings, declared
 from neurotest.settings.target import in_toml
@@ -156,7 +156,7 @@ def _refuse_named_code(run: Run, config: dict[str, Any]) -> None:
 
 def guarded(run: Run) -> AbstractContextManager[None]:
     """Around work with what a run holds: of what the methods of one from elsewhere name, only the zoo is opened."""
-    return elsewhere(None if run.made_here else str(run.path))
+    return untrusted_run(None if run.made_here else str(run.path))
 
 
 def _opened(run: Run, stored: TargetSpec, target: AnyTarget | None) -> Target:
@@ -191,7 +191,7 @@ def _opened(run: Run, stored: TargetSpec, target: AnyTarget | None) -> Target:
             f"{run.path} was made before the hash of the code it runs was kept ({stored.spec}): name the target yourself with "
             "--target.",
         )
-    with nullcontext() if named.spec is None else elsewhere(None):  # what the user names may load what it likes
+    with nullcontext() if named.spec is None else untrusted_run(None):  # what the user names may load what it likes
         return description.open()
 
 

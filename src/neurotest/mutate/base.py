@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from neurotest import checks
+from neurotest.checks import Settings
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import EIGHT, Levels
@@ -95,11 +95,11 @@ class Family:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Mutations(ABC):
+class Mutations(Settings, ABC):
     """Base of all mutations: a subclass says its families."""
 
     formerly: ClassVar[tuple[str, ...]] = ()  # names of the class in the runs of older versions
-    sound: ClassVar[bool] = False  # whether it changes waveforms
+    audio: ClassVar[bool] = False  # whether it changes waveforms
 
     @abstractmethod
     def _families(self) -> Sequence[Family]: ...
@@ -228,7 +228,7 @@ class Mutations(ABC):
                 "unsuitable",
                 "shape",
                 f"these mutations need images (channels, height, width), not inputs of shape {shape}; `fuzz --mutations "
-                "audio` takes sound, `--mutations tensorfuzz` anything.",
+                "audio` takes audio, `--mutations tensorfuzz` anything.",
             )
 
 
@@ -237,9 +237,6 @@ class RuleMutations(Mutations):
     """Base of those with lists of rules. choice: `family` draws families equally often, `rule` rules."""
 
     choice: Literal["family", "rule"] = "family"
-
-    def __post_init__(self) -> None:
-        checks.one_of("choice", self.choice, ("family", "rule"))
 
     def _weight(self, family: Family) -> int:
         return len(family.rules) if self.choice == "rule" else 1
@@ -251,9 +248,6 @@ class RoundedMutations(Mutations):
     replayed), or `pool` (single precision and halves to even, as in the candidate pools and scores published so far)."""
 
     rounding: Literal["exact", "pool"] = "exact"
-
-    def __post_init__(self) -> None:
-        checks.one_of("rounding", self.rounding, ("exact", "pool"))
 
     @property
     def exact(self) -> bool:

@@ -16,23 +16,23 @@ from neurotest.mutate.base import WIDTH, Draws, Mutations
 REGION = "region"  # only this rectangle differs from the seed: top, left, height, width; written by shrinking
 FREE = "swarm-"  # steps that begin so follow no rule: the stored image is their record
 CHANGED = "changed values"  # how many differ from the seed; what shrinking writes for a step without a rule
-MOST = 64  # steps a chain may have
+MOST_STEPS = 64  # steps a chain may have
 
 
-class Step(NamedTuple):
+class Mutation(NamedTuple):
     """One mutation."""
 
     operator: str
     parameters: tuple[float, ...]
 
 
-Chain = tuple[Step, ...]
+Chain = tuple[Mutation, ...]
 
 
-def step(mutations: Mutations, draws: Draws, i: int) -> Step:
+def step(mutations: Mutations, draws: Draws, i: int) -> Mutation:
     """Item i of a draw."""
     name = draws.names[draws.kind[i]]
-    return Step(name, tuple(float(v) for v in draws.parameters[i, : mutations.find(name).columns]))
+    return Mutation(name, tuple(float(v) for v in draws.parameters[i, : mutations.find(name).columns]))
 
 
 def free(operator: str) -> bool:
@@ -48,9 +48,9 @@ def plain(chain: Chain) -> list[dict[str, Any]]:
 def read(content: Any) -> Chain:
     """The inverse of `plain`, out of a run that may be anybody's."""
     try:
-        if not isinstance(content, list) or len(content) > MOST:
+        if not isinstance(content, list) or len(content) > MOST_STEPS:
             raise ValueError
-        chain = tuple(Step(str(one["operator"]), tuple(float(v) for v in one["parameters"])) for one in content)
+        chain = tuple(Mutation(str(one["operator"]), tuple(float(v) for v in one["parameters"])) for one in content)
         if not all(np.isfinite(s.parameters).all() for s in chain):
             raise ValueError
     except (KeyError, TypeError, ValueError):
@@ -76,7 +76,7 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, leve
         mine = [i for i, chain in enumerate(chains) if len(chain) > depth and chain[depth].operator != REGION]
         for i, chain in enumerate(chains):
             if len(chain) > depth and chain[depth].operator == REGION:
-                x[i] = inside(x[i], roots[i], chain[depth].parameters)
+                x[i] = _inside(x[i], roots[i], chain[depth].parameters)
         if mine:
             index = torch.tensor(mine, device=x.device)
             draws = draws_of(mutations, [chains[i][depth] for i in mine])
@@ -84,7 +84,7 @@ def replay(mutations: Mutations, roots: Tensor, chains: Sequence[Chain], *, leve
     return x
 
 
-def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
+def draws_of(mutations: Mutations, steps: Sequence[Mutation]) -> Draws:
     """One step for each item; zeros behind a step's last parameter, as pools record them, are ignored."""
     parameters = np.zeros((len(steps), WIDTH))
     for i, one in enumerate(steps):
@@ -97,7 +97,12 @@ def draws_of(mutations: Mutations, steps: Sequence[Step]) -> Draws:
     return Draws(mutations.names, np.array([mutations.names.index(one.operator) for one in steps], dtype=np.int8), parameters)
 
 
-def inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
+def apply_to_all(mutations: Mutations, x: Tensor, mutation: Mutation, *, levels: Levels | None = EIGHT) -> Tensor:
+    """One mutation of every input of a batch in [0, 1]."""
+    return mutations.apply(x, draws_of(mutations, [mutation])[np.zeros(len(x), dtype=int)], levels=levels)
+
+
+def _inside(x: Tensor, root: Tensor, region: Sequence[float]) -> Tensor:
     """x within the rectangle, the seed around it."""
     if len(region) != 4:
         raise BadInput("damaged", "region", f"a region has 4 numbers (top, left, height, width), not {len(region)}.")

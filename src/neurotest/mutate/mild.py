@@ -1,29 +1,27 @@
-"""Sixteen mild changes, the same for every input: small enough that a sound decision stands."""
+"""Sixteen mild changes, the same for every input: small enough that a reliable decision stays."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 from torch import Tensor
 
 from neurotest import registry
 from neurotest.mutate.base import Family, RoundedMutations
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, apply_to_all
 from neurotest.mutate.nss import NssMutations
 
 # In turn, so that the first few already are of several kinds.
 CHANGES = (
-    Step("rotation", (10.0,)), Step("scale", (0.9,)), Step("shift", (0.05, 0.05)), Step("shear", (10.0,)),
-    Step("contrast", (0.8,)), Step("brightness", (1.1,)), Step("blur", (2.0,)), Step("rotation", (-10.0,)),
-    Step("scale", (1.1,)), Step("shift", (-0.05, -0.05)), Step("shear", (-10.0,)), Step("contrast", (1.25,)),
-    Step("brightness", (0.9,)), Step("blur", (3.0,)), Step("shift", (0.05, -0.05)), Step("shift", (-0.05, 0.05)),
+    Mutation("rotation", (10.0,)), Mutation("scale", (0.9,)), Mutation("shift", (0.05, 0.05)), Mutation("shear", (10.0,)),
+    Mutation("contrast", (0.8,)), Mutation("brightness", (1.1,)), Mutation("blur", (2.0,)), Mutation("rotation", (-10.0,)),
+    Mutation("scale", (1.1,)), Mutation("shift", (-0.05, -0.05)), Mutation("shear", (-10.0,)), Mutation("contrast", (1.25,)),
+    Mutation("brightness", (0.9,)), Mutation("blur", (3.0,)), Mutation("shift", (0.05, -0.05)), Mutation("shift", (-0.05, 0.05)),
 )  # fmt: skip
 
 
 @registry.register("mutation", "mild", paper="", cost="about a tenth of a LeNet-5 forward pass per mutant")
-@dataclass(frozen=True, kw_only=True)
 class MildMutations(RoundedMutations):
     """Rotation by 10 degrees, scale by a tenth, shift by a twentieth, shear by 10 degrees, contrast, brightness, blur.
 
@@ -38,4 +36,4 @@ class MildMutations(RoundedMutations):
 
     def variants(self, x: Tensor) -> list[Tensor]:
         """Every change of a batch (n, c, h, w) in [0, 1], each of the batch's shape; clipped and rounded to 1/255."""
-        return [self.apply(x, draws_of(self, [change])[np.zeros(len(x), dtype=int)]) for change in CHANGES]
+        return [apply_to_all(self, x, change) for change in CHANGES]

@@ -6,16 +6,21 @@ a range draw their parameters themselves.
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest import rng
+
 Floats = NDArray[np.float64]
+BILATERAL = 10  # the number of the one blur that costs more than all others together
 
 
 class Operator(ABC):
@@ -47,9 +52,9 @@ class RangeOperator(Operator):
 
     neutral: ClassVar[tuple[float, ...]]  # the row that changes nothing
 
-    @abstractmethod
     def draw(self, random: np.random.Generator, n: int) -> Floats:
         """Parameter rows (n, p)."""
+        return self.at(random.random((n, 2)))
 
     @abstractmethod
     def at(self, uniforms: Floats) -> Floats:
@@ -84,7 +89,29 @@ class _Signed(RangeOperator):
         return np.where(twice < 1, -1.0, 1.0) * (self.low + (self.high - self.low) * (twice % 1))
 
 
-def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
+@dataclass(frozen=True, kw_only=True)
+class SizeOperator(RangeOperator):
+    """Base of the operators that are drawn a size in pixels: a subclass changes images of one size."""
+
+    sizes: tuple[int, ...]
+    neutral = (1.0,)
+    integers = True
+
+    def at(self, uniforms: Floats) -> Floats:
+        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        out, sizes = x.clone(), parameters[:, 0].to(x)
+        for size in map(int, sizes.unique().tolist()):
+            mine = sizes == size
+            out[mine] = self.with_size(x[mine], size)
+        return out
+
+    @abstractmethod
+    def with_size(self, x: Tensor, size: int) -> Tensor: ...
+
+
+def _about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None = None) -> Tensor:
     """The pixel matrices (n, 2, 3) of x -> linear (x - centre) + centre + shift; centre is that of the pixel grid."""
     centre = linear.new_tensor([(width - 1) / 2, (height - 1) / 2])
     # Written out: a matrix product may round otherwise in another batch, and an item replayed alone must have the same pixels.
@@ -93,8 +120,20 @@ def about_centre(linear: Tensor, height: int, width: int, shift: Tensor | None =
     return torch.cat([linear, offset.unsqueeze(2)], dim=2)
 
 
-def identity(n: int, like: Tensor) -> Tensor:
-    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(n, 1, 1)
+def _identity(like: Tensor) -> Tensor:
+    return torch.eye(2, dtype=like.dtype, device=like.device).repeat(len(like), 1, 1)
+
+
+def shifted(pixels: Tensor, height: int, width: int) -> Tensor:
+    """The matrices (n, 2, 3) that move by pixels (n, 2), right and down."""
+    return _about_centre(_identity(pixels), height, width, pixels)
+
+
+def slanted(factors: Tensor, height: int, width: int) -> Tensor:
+    """Those that shear along x by factors (n,)."""
+    linear = _identity(factors)
+    linear[:, 0, 1] = factors
+    return _about_centre(linear, height, width)
 
 
 def column(parameters: Tensor, x: Tensor) -> Tensor:
@@ -119,7 +158,7 @@ class Shift(_Signed, Affine):
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
         size = parameters.new_tensor([width, height])
-        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2] * size)
+        return shifted(parameters[:, :2] * size, height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,7 +173,7 @@ class Rotation(_Signed, Affine):
         angle = torch.deg2rad(parameters[:, 0])
         cosine, sine = angle.cos(), angle.sin()
         linear = torch.stack([torch.stack([cosine, sine], 1), torch.stack([-sine, cosine], 1)], 1)  # counter-clockwise as seen
-        return about_centre(linear, height, width)
+        return _about_centre(linear, height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +185,7 @@ class Scale(_Uniform, Affine):
     neutral = (1.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return about_centre(identity(len(parameters), parameters) * parameters[:, :1, None], height, width)
+        return _about_centre(_identity(parameters) * parameters[:, :1, None], height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,51 +197,7 @@ class Shear(_Signed, Affine):
     neutral = (0.0,)
 
     def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = identity(len(parameters), parameters)
-        linear[:, 0, 1] = torch.deg2rad(parameters[:, 0]).tan()
-        return about_centre(linear, height, width)
-
-
-# In the fuzzers' rule lists, in pixels and factors as they are written there:
-
-
-class Translation(Affine):
-    """Move by a number of pixels (right, down); black comes in."""
-
-    integers = True
-
-    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        return about_centre(identity(len(parameters), parameters), height, width, parameters[:, :2])
-
-
-class ShareTranslation(Affine):
-    """Move by a share of the size (right, down), rounded to whole pixels; black comes in."""
-
-    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        pixels = (parameters[:, :2] * parameters.new_tensor([width, height])).round()
-        return about_centre(identity(len(parameters), parameters), height, width, pixels)
-
-
-class Slant(Affine):
-    """Shear along x by a factor."""
-
-    def matrix(self, parameters: Tensor, height: int, width: int) -> Tensor:
-        linear = identity(len(parameters), parameters)
-        linear[:, 0, 1] = parameters[:, 0]
-        return about_centre(linear, height, width)
-
-
-@dataclass(frozen=True)
-class Paste(Scale):
-    """Shrink about the centre with cubic interpolation onto a canvas that is `white` or black."""
-
-    white: bool = True
-    batched: ClassVar[bool] = False
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        inverted = 1 - x if self.white else x  # the warp fills with zeros
-        moved = warp(inverted, self.matrix(parameters, x.shape[2], x.shape[3]).to(x), "bicubic").clamp(0, 1)
-        return 1 - moved if self.white else moved
+        return slanted(torch.deg2rad(parameters[:, 0]).tan(), height, width)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,24 +225,98 @@ class Brightness(_Uniform):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxBlur(RangeOperator):
+class BoxBlur(SizeOperator):
     """Mean over a square window, border replicated; the window's size is drawn from `sizes`."""
 
     sizes: tuple[int, ...] = (2, 3, 5, 7)
-    neutral = (1.0,)
-    integers = True
 
     def draw(self, random: np.random.Generator, n: int) -> Floats:
         return random.choice(np.asarray(self.sizes, dtype=np.float64), (n, 1))
 
-    def at(self, uniforms: Floats) -> Floats:
-        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+    def with_size(self, x: Tensor, size: int) -> Tensor:
         from kornia.filters import box_blur
 
-        out, sizes = x.clone(), parameters[:, 0].to(x)
-        for size in sizes.unique().tolist():  # kornia takes one window per call
-            mine = sizes == size
-            out[mine] = box_blur(x[mine], (int(size), int(size)), border_type="replicate")
+        return box_blur(x, (size, size), border_type="replicate")
+
+
+@dataclass(frozen=True)
+class Add(Operator):
+    """Brightness: x + b / 255 of the `contrast`, the range of values in the data."""
+
+    contrast: float = 1.0
+    integers: ClassVar[bool] = True
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return x + self.contrast * column(parameters, x) / 255
+
+
+class Blur(Operator):
+    """Blurs by number: 1 to 3 mean of 3, 4, 5; 4 to 6 Gaussian of 3, 5, 7; 7 and 8 median of 3, 5; 9 mean of 6; 10 bilateral.
+
+    Border pixels are repeated (zeros for the median, mirrored by the bilateral).
+    """
+
+    mildest_first = (1.0, 4.0, 7.0, 2.0, 5.0, 3.0, 8.0, 6.0, 9.0, 10.0)
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        from kornia.filters import bilateral_blur, filter2d, median_blur
+
+        out, numbers = x.clone(), parameters[:, 0].to(x)
+        linear = torch.isin(numbers, torch.tensor(LINEAR, dtype=numbers.dtype, device=x.device))
+        if bool(linear.any()):  # all of them in one call: each item's window stands in the middle of one of 7 x 7
+            kernels = torch.stack([_kernel(int(n)) for n in numbers[linear].tolist()]).to(x)
+            out[linear] = filter2d(x[linear], kernels, border_type="replicate")
+        for number in numbers[~linear].unique().tolist():  # kornia takes one window per call
+            mine = numbers == number
+            if number == BILATERAL:
+                out[mine] = _with_room(x[mine], 9, lambda part: bilateral_blur(part, (9, 9), 75 / 255, (75.0, 75.0)))
+            else:
+                window = MEDIANS[number]
+                out[mine] = _with_room(x[mine], window[0], functools.partial(median_blur, kernel_size=window))
         return out
+
+
+def _with_room(x: Tensor, window: int, blur: Callable[[Tensor], Tensor]) -> Tensor:
+    """Blur images that may be smaller than the window: those cannot be mirrored, so their border is repeated."""
+    border = window // 2
+    if border < min(x.shape[-2:]):
+        return blur(x)
+    height, width = x.shape[-2:]
+    wide = torch.nn.functional.pad(x, [border] * 4, mode="replicate")
+    return blur(wide)[..., border : border + height, border : border + width]
+
+
+LINEAR, MEDIANS = (1, 2, 3, 4, 5, 6, 9), {7: (3, 3), 8: (5, 5)}
+
+
+@functools.cache
+def _kernel(number: int) -> Tensor:
+    from kornia.filters import get_gaussian_kernel2d
+
+    size = {1: 3, 2: 4, 3: 5, 4: 3, 5: 5, 6: 7, 9: 6}[number]
+    sigma = 0.3 * ((size - 1) * 0.5 - 1) + 0.8  # the width that goes with a window when none is given
+    window = torch.full((size, size), 1 / size**2) if number in (1, 2, 3, 9) else get_gaussian_kernel2d(size, (sigma, sigma))[0]
+    whole = torch.zeros(7, 7)
+    first = (7 - size) // 2
+    whole[first : first + size, first : first + size] = window
+    return whole
+
+
+def streams(purpose: str, parameters: Tensor) -> Iterator[np.random.Generator]:
+    """One for each item: that of the number that was drawn for it, the second parameter."""
+    return rng.streams(purpose, map(int, parameters[:, 1].tolist()))
+
+
+def normal_noise(purpose: str, parameters: Tensor, x: Tensor, kind: type[np.floating[Any]]) -> Tensor:
+    """Of the shape of x, drawn in this precision, each item from its own stream."""
+    noise = np.empty(tuple(x.shape), dtype=kind)
+    for random, one in zip(streams(purpose, parameters), noise, strict=True):
+        random.standard_normal(out=one, dtype=kind)
+    return torch.from_numpy(noise).to(x)
+
+
+class WhiteNoise(Operator):
+    """x + normal noise; parameters: spread, number of the noise."""
+
+    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
+        return x + column(parameters, x) * normal_noise("mutate.noise", parameters, x, np.float32)

@@ -26,15 +26,15 @@ from neurotest.mutate.operators import Affine, warp
 
 SIDE, PATCH, GRID = 20, 5, 4  # pixels that images are looked at, of a patch, and parts of an image in either direction
 FILTERS = 40
-LEAST = 0.5  # below which an answer is none
+LEAST_ANSWER = 0.5  # below which an answer is none
 RIDGE = 0.3  # of the mean variance of a feature
 MUTANTS, EACH = 2000, 32  # learned from, of a half and of each of few seeds, at most
-AT_ONCE, VALUES = 500, 1 << 24  # images that are handled at once, and values they may hold: of photographs fewer
-STEPS = 2  # mutations on top of each other, at most
+IMAGES_AT_ONCE, VALUES_AT_ONCE = 500, 1 << 24  # images that are handled at once, and values they may hold: of photographs fewer
+MOST_STEPS = 2  # mutations on top of each other, at most
 
 
 @dataclass(frozen=True, eq=False)
-class Recogniser:
+class _Recogniser:
     """Fitted filters and weights."""
 
     filters: Tensor  # (filters, channels, patch, patch)
@@ -43,14 +43,9 @@ class Recogniser:
     offset: Tensor  # (classes,)
 
     @classmethod
-    def fit(cls, x: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> Recogniser:
-        """From images (n, c, h, w) in [0, 1] and their classes, of `count`."""
-        return cls.learned(torch.cat([_looked_at(part) for part in x.split(at_once(x))]), classes, count, random)
-
-    @classmethod
-    def learned(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> Recogniser:
-        """From images as they are looked at."""
-        filters = _patches(looked[:AT_ONCE], random)
+    def fit(cls, looked: Tensor, classes: NDArray[Any], count: int, random: np.random.Generator) -> _Recogniser:
+        """From images as they are looked at, and their classes, of `count`."""
+        filters = _patches(looked[:IMAGES_AT_ONCE], random)
         features = _features(looked, filters)
         mean = features.mean(0)
         centred = features - mean
@@ -69,7 +64,7 @@ class Recogniser:
 
 def at_once(x: Tensor) -> int:
     """How many images like these are handled together."""
-    return max(1, min(AT_ONCE, VALUES // max(1, x[:1].numel())))
+    return max(1, min(IMAGES_AT_ONCE, VALUES_AT_ONCE // max(1, x[:1].numel())))
 
 
 def _looked_at(x: Tensor) -> Tensor:
@@ -93,9 +88,9 @@ def _patches(x: Tensor, random: np.random.Generator) -> Tensor:
 def _features(looked: Tensor, filters: Tensor) -> Tensor:
     """(n, 2 * filters * grid * grid) how strongly each filter answers, positively and negatively, in each part."""
     rows = []
-    for part in looked.split(AT_ONCE):
+    for part in looked.split(IMAGES_AT_ONCE):
         answers = functional.conv2d(part, filters)
-        parts = [functional.adaptive_avg_pool2d((sign - LEAST).clamp_min(0), GRID) for sign in (answers, -answers)]
+        parts = [functional.adaptive_avg_pool2d((sign - LEAST_ANSWER).clamp_min(0), GRID) for sign in (answers, -answers)]
         rows.append(torch.cat(parts, dim=1).flatten(1))
     return torch.cat(rows)
 
@@ -104,7 +99,7 @@ def _features(looked: Tensor, filters: Tensor) -> Tensor:
 class Recognition:
     """Two recognisers: the one learned from every other seed judges the mutants of the seeds between."""
 
-    halves: tuple[Recogniser, Recogniser]
+    halves: tuple[_Recogniser, _Recogniser]
     mutations: Mutations
 
     @classmethod
@@ -128,14 +123,14 @@ class Recognition:
             looked = []
             for rows_of_part in np.split(drawn, range(at_once(seeds), len(drawn), at_once(seeds))):
                 part = _unit(seeds[torch.from_numpy(rows_of_part)])
-                looked.append(_looked_at(mutated(part, mutations, random, levels=levels)))
-            halves.append(Recogniser.learned(torch.cat(looked), np.asarray(classes)[drawn], count, random))
+                looked.append(_looked_at(_mutated(part, mutations, random, levels=levels)))
+            halves.append(_Recogniser.fit(torch.cat(looked), np.asarray(classes)[drawn], count, random))
         return cls((halves[0], halves[1]), mutations)
 
     def classes(self, mutants: Tensor, chains: Sequence[Chain], roots: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n,) what mutants of these seeds look like after their moves are undone."""
         looked = np.zeros(len(mutants), dtype=np.int64)
-        still = undone(mutants, moves(self.mutations, chains, *mutants.shape[-2:]))
+        still = _undone(mutants, _moves(self.mutations, chains, *mutants.shape[-2:]))
         for half, recogniser in enumerate(self.halves):
             mine = np.flatnonzero(roots % 2 == half)
             if len(mine):
@@ -143,18 +138,18 @@ class Recognition:
         return looked
 
 
-def moves(mutations: Mutations, chains: Sequence[Chain], height: int, width: int) -> Tensor:
+def _moves(mutations: Mutations, chains: Sequence[Chain], height: int, width: int) -> Tensor:
     """(n, 3, 3) where the affine steps of each chain took a pixel."""
     total = torch.eye(3, dtype=torch.float64).repeat(len(chains), 1, 1)
     for depth in range(max(map(len, chains), default=0)):
         mine = [i for i, chain in enumerate(chains) if len(chain) > depth and chain[depth].operator in mutations.names]
         draws = draws_of(mutations, [chains[i][depth] for i in mine])
         index = torch.tensor(mine, dtype=torch.int64)
-        total[index] = step_moves(mutations, draws, height, width) @ total[index]
+        total[index] = _step_moves(mutations, draws, height, width) @ total[index]
     return total
 
 
-def step_moves(mutations: Mutations, draws: Draws, height: int, width: int) -> Tensor:
+def _step_moves(mutations: Mutations, draws: Draws, height: int, width: int) -> Tensor:
     """(n, 3, 3) where one step took a pixel; those that are not affine left it."""
     matrices = torch.eye(3, dtype=torch.float64).repeat(len(draws), 1, 1)
     parameters = torch.from_numpy(draws.parameters)
@@ -165,7 +160,7 @@ def step_moves(mutations: Mutations, draws: Draws, height: int, width: int) -> T
     return matrices
 
 
-def undone(x: Tensor, moved: Tensor) -> Tensor:
+def _undone(x: Tensor, moved: Tensor) -> Tensor:
     """Images with every pixel back where it came from; what had left the image stays black."""
     out, changed = x.clone(), (moved != torch.eye(3, dtype=moved.dtype)).flatten(1).any(1).nonzero()[:, 0]
     if len(changed):
@@ -177,15 +172,15 @@ def _unit(x: Tensor) -> Tensor:
     return x.float().div_(255) if x.dtype == torch.uint8 else x
 
 
-def mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, levels: Levels | None) -> Tensor:
+def _mutated(x: Tensor, mutations: Mutations, random: np.random.Generator, *, levels: Levels | None) -> Tensor:
     """Images with none to STEPS mutations, drawn at random.
 
     Moves are left out: they are undone before a mutant is looked at, and a learner that had seen halves of images would know a
     class by less than people do.
     """
     roots = x
-    steps, used = random.integers(0, STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
-    for step in range(STEPS):
+    steps, used = random.integers(0, MOST_STEPS + 1, len(x)), np.full(len(x), not mutations.once.all())
+    for step in range(MOST_STEPS):
         draws = mutations.draw_from(random.random((len(x), UNIFORMS)), used)
         changed = mutations.apply(x, draws, root=roots, levels=levels)
         x = torch.where(torch.from_numpy(steps > step).view(-1, 1, 1, 1), changed, x)

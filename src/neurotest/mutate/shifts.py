@@ -1,4 +1,4 @@
-"""Changes that pictures go through on their way to a network: coarse pixels, hidden parts, gamma; noise, JPEG, fog."""
+"""Changes that images go through on their way to a network: coarse pixels, hidden parts, gamma; noise, JPEG, fog."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from torch import Tensor
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Family, Mutations
-from neurotest.mutate.operators import Floats, RangeOperator, column
-from neurotest.mutate.pixel import WhiteNoise
+from neurotest.mutate.operators import Floats, RangeOperator, SizeOperator, WhiteNoise, column
 
 NUMBERS = 2.0**53  # of noises that can be told apart
 SQUARE = 8  # pixels that a JPEG transforms together
-TALLEST, LARGEST = 65_000, 1 << 22  # rows and pixels of a JPEG that holds many pictures
+TALLEST, LARGEST = 65_000, 1 << 22  # rows and pixels of a JPEG with many images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,15 +29,12 @@ class _Numbered(RangeOperator):
     high: float
     neutral: ClassVar[tuple[float, ...]] = (0.0,)
 
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
-
     def at(self, uniforms: Floats) -> Floats:
         return np.column_stack([self.low + (self.high - self.low) * uniforms[:, 0], np.floor(uniforms[:, 1] * NUMBERS)])
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalNoise(_Numbered):
+class _NormalNoise(_Numbered):
     """x + normal noise; parameters: spread, number of the noise."""
 
     low: float = 0.1
@@ -49,7 +45,7 @@ class NormalNoise(_Numbered):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Occlusion(_Numbered):
+class _Occlusion(_Numbered):
     """A square of one grey hides a part; parameters: its side as a share of the smaller side, number of place and grey."""
 
     low: float = 0.25
@@ -74,42 +70,28 @@ def _between(place: Floats, sizes: np.ndarray, length: int) -> np.ndarray:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Coarse(RangeOperator):
+class _Coarse(SizeOperator):
     """Squares of `sizes` pixels take the mean of what they cover; a rest at the right and lower border stays."""
 
     sizes: tuple[int, ...] = (2, 3, 4)
-    neutral = (1.0,)
-    integers = True
 
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
-
-    def at(self, uniforms: Floats) -> Floats:
-        return np.asarray(self.sizes, dtype=np.float64)[(uniforms[:, :1] * len(self.sizes)).astype(np.int64)]
-
-    def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
-        out, sizes = x.clone(), parameters[:, 0].to(x)
-        for size in map(int, sizes.unique().tolist()):
-            mine = sizes == size
-            rows, columns = x.shape[2] // size, x.shape[3] // size
-            if rows and columns:
-                whole = x[mine, :, : rows * size, : columns * size]
-                means = whole.unflatten(3, (columns, size)).unflatten(2, (rows, size)).mean(dim=(3, 5))
-                squares = means.repeat_interleave(size, 2).repeat_interleave(size, 3)
-                out[mine, :, : rows * size, : columns * size] = squares
+    def with_size(self, x: Tensor, size: int) -> Tensor:
+        rows, columns = x.shape[2] // size, x.shape[3] // size
+        out = x.clone()
+        if rows and columns:
+            whole = x[:, :, : rows * size, : columns * size]
+            means = whole.unflatten(3, (columns, size)).unflatten(2, (rows, size)).mean(dim=(3, 5))
+            out[:, :, : rows * size, : columns * size] = means.repeat_interleave(size, 2).repeat_interleave(size, 3)
         return out
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gamma(RangeOperator):
+class _Gamma(RangeOperator):
     """x to the power g: half of the draws brighten (g from `bright`), half darken (g from `dark`)."""
 
     bright: tuple[float, float] = (0.2, 0.6)
     dark: tuple[float, float] = (2.0, 5.0)
     neutral = (1.0,)
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         twice = 2 * uniforms[:, :1]
@@ -121,15 +103,12 @@ class Gamma(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fog(RangeOperator):
+class _Fog(RangeOperator):
     """a x + (1 - a) light: contrast is lost towards one grey; parameters: a, light."""
 
     kept: tuple[float, float] = (0.15, 0.5)
     light: tuple[float, float] = (0.3, 0.8)
     neutral = (1.0, 0.0)
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         (a, b), (c, d) = self.kept, self.light
@@ -141,16 +120,13 @@ class Fog(RangeOperator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Jpeg(RangeOperator):
+class _Jpeg(RangeOperator):
     """Through a JPEG file of low quality and back; parameter: the quality. Grey and RGB images."""
 
     low: int = 5
     high: int = 25  # not reached
     neutral = (100.0,)
     integers = True
-
-    def draw(self, random: np.random.Generator, n: int) -> Floats:
-        return self.at(random.random((n, 2)))
 
     def at(self, uniforms: Floats) -> Floats:
         return np.floor(self.low + (self.high - self.low) * uniforms[:, :1])
@@ -164,7 +140,7 @@ class Jpeg(RangeOperator):
             mine = np.flatnonzero(qualities == quality)
             if x.shape[1] == 1:
                 back[mine, :, :, 0] = _grey_files(pixels[mine, :, :, 0], quality)
-            else:  # colours are stored coarser and smoothed across squares when read: no two pictures in one file
+            else:  # colours are stored coarser and smoothed across squares when read: no two images in one file
                 back[mine] = [_through_file(one, quality) for one in pixels[mine]]
         return torch.from_numpy(back).to(x).div_(255).permute(0, 3, 1, 2)
 
@@ -181,7 +157,7 @@ def _through_file(pixels: np.ndarray, quality: int) -> np.ndarray:
 def _grey_files(pixels: np.ndarray, quality: int) -> np.ndarray:
     """(n, h, w) through JPEG files, many below each other in each: a grey JPEG's squares of 8 x 8 know nothing of each other.
 
-    What sticks out beyond the last whole square is filled up by repeating the border, as is done with a single picture.
+    What sticks out beyond the last whole square is filled up by repeating the border, as is done with a single image.
     """
     n, height, width = pixels.shape
     tall, wide = -(-height // SQUARE) * SQUARE, -(-width // SQUARE) * SQUARE
@@ -203,19 +179,20 @@ class _Range(Mutations):
 
 
 @registry.register("mutation", "views", paper="", cost="about a twentieth of a LeNet-5 forward pass per input")
-@dataclass(frozen=True, kw_only=True)
 class ViewMutations(_Range):
     """Coarse pixels (squares of 2 to 4), a grey square over a part (a quarter to half the side), gamma (0.2 to 0.6, 2 to 5)."""
 
-    operators: ClassVar = {"coarse": Coarse, "occlusion": Occlusion, "gamma": Gamma}
+    operators: ClassVar = {"coarse": _Coarse, "occlusion": _Occlusion, "gamma": _Gamma}
 
 
 @registry.register(
-    "mutation", "corruptions", paper="after Hendrycks and Dietterich, ICLR 2019", cost="mostly JPEG: 0.1 ms per small image",
+    "mutation",
+    "corruptions",
+    paper="after Hendrycks and Dietterich, ICLR 2019",
+    cost="mostly JPEG: 0.1 ms per small image",
     differs="Three of the corruptions, with ranges of our own.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class CorruptionMutations(_Range):
     """Normal noise (spread 0.1 to 0.3), JPEG (quality 5 to 24), and a fog-like loss of contrast."""
 
-    operators: ClassVar = {"noise": NormalNoise, "jpeg": Jpeg, "fog": Fog}
+    operators: ClassVar = {"noise": _NormalNoise, "jpeg": _Jpeg, "fog": _Fog}

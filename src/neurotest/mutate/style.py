@@ -1,7 +1,7 @@
 """Style without downloaded weights: colour statistics in Lab space, Fourier amplitudes, procedural textures.
 
 None of this is AdaIN, and does not claim to be: it moves colours and texture and leaves shapes. The style images are
-generated from numbers, so nothing is shipped; a folder of pictures can be used instead (`StyleImages.of`).
+generated from numbers, so nothing is shipped; a folder of images can be used instead (`StyleImages.of`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.mutate.operators import Operator
 
-GENERATED = 64  # style images without a folder of pictures
+GENERATED = 64  # style images without a folder of images
 
 
 class StyleTransfer(Protocol):
@@ -29,13 +29,13 @@ class StyleTransfer(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class StyleImages:
-    """Where styles come from: pictures (m, 3, h, w) in [0, 1], or GENERATED ones made from numbers."""
+    """Where styles come from: images (m, 3, h, w) in [0, 1], or GENERATED ones made from numbers."""
 
     pictures: Tensor | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, folder: str) -> StyleImages:
-        """The pictures of a folder."""
+        """The images of a folder."""
         from neurotest.data.spec import data
 
         source = data(f"dir:{folder}")
@@ -48,20 +48,20 @@ class StyleImages:
     def get(self, number: int, height: int, width: int) -> Tensor:
         """(3, height, width)"""
         if self.pictures is None:
-            return generated_style(number % GENERATED, height, width)
+            return _generated_style(number % GENERATED, height, width)
         one = self.pictures[number % len(self.pictures)].unsqueeze(0)
         return torch.nn.functional.interpolate(one, (height, width), mode="bilinear", align_corners=False)[0]
 
 
-def generated_style(number: int, height: int, width: int) -> Tensor:
-    """A coloured picture out of a number: a texture drawn with two colours of a palette."""
+def _generated_style(number: int, height: int, width: int) -> Tensor:
+    """A coloured image out of a number: a texture drawn with two colours of a palette."""
     random = rng.stream("mutate.style", number)
     colours = torch.from_numpy(random.random((2, 3, 1, 1))).float()
-    mask = texture(number, height, width)
+    mask = _texture(number, height, width)
     return colours[0] * mask + colours[1] * (1 - mask)
 
 
-def texture(number: int, height: int, width: int) -> Tensor:
+def _texture(number: int, height: int, width: int) -> Tensor:
     """(1, height, width) in [0, 1]: clouds, stripes, checks, rings or dots, by number."""
     random = rng.stream("mutate.texture", number)
     rows, columns = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")

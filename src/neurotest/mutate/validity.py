@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from neurotest import checks, registry
-from neurotest.mutate.distances import SAME
+from neurotest import registry
+from neurotest.checks import Settings, setting
+from neurotest.mutate.unit import SAME
 
 CODE = {"mode": "or", "l0_unit": "value", "l0_base": "nonzero", "check_once": True, "style_exempt": True}
+SHARES = "a share; NSGen uses alpha=0.2, beta=0.4"
 NSGEN = {**CODE, "alpha": 0.2, "beta": 0.4}
 
 
-class ValidityRule(ABC):
+class ValidityRule(Settings, ABC):
     """Decides whether mutants are still what their references are."""
 
     check_once: bool  # also operators that are allowed once per lineage
@@ -45,7 +46,6 @@ class ValidityRule(ABC):
         "deephunter": {"mode": "or", "alpha": 0.02, "beta": 0.2, "check_once": False},
     },
 )
-@dataclass(frozen=True, kw_only=True)
 class Validity(ValidityRule):
     """A mutant is valid if it changes less than `alpha` of its reference image or (and) no value by more than `beta`.
 
@@ -55,21 +55,13 @@ class Validity(ValidityRule):
     """
 
     mode: Literal["or", "and"] = "or"
-    alpha: float = 0.2
-    beta: float = 0.4
+    alpha: float = setting(0.2, SHARES, least=0, most=1)
+    beta: float = setting(0.4, SHARES, least=0, most=1)
     l0_unit: Literal["value", "pixel"] = "value"
     l0_base: Literal["nonzero", "size"] = "nonzero"
     check_once: bool = False
     style_exempt: bool = True
-    contrast: float = 1.0
-
-    def __post_init__(self) -> None:
-        for name in ("alpha", "beta"):
-            checks.number(name, getattr(self, name), "a share; NSGen uses alpha=0.2, beta=0.4", least=0, most=1)
-        checks.number("contrast", self.contrast, "1 for data that use the whole range", above=0, most=1)
-        checks.one_of("mode", self.mode, ("or", "and"))
-        checks.one_of("l0_unit", self.l0_unit, ("value", "pixel"))
-        checks.one_of("l0_base", self.l0_base, ("nonzero", "size"))
+    contrast: float = setting(1.0, "1 for data that use the whole range", above=0, most=1)
 
     def check(self, mutants: Tensor, references: Tensor) -> Tensor:
         """(n,) bool, from images (n, c, ...) in [0, 1]."""

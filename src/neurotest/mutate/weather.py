@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -13,18 +12,17 @@ from torch.nn import functional
 
 from neurotest import registry, rng
 from neurotest.mutate.base import Family, RuleMutations, single
-from neurotest.mutate.operators import Contrast, Operator, Rotation, column
-from neurotest.mutate.pixel import Add, Blur
+from neurotest.mutate.operators import Add, Blur, Contrast, Operator, Rotation, column
 
 SLANTS = (-0.4, 0.0, 0.4)  # columns by which rain falls aside in a row
 DROP, BRIGHT = 0.5, 0.85  # how much of what is behind a drop it hides, and its own light
-LENGTH = 8  # a drop is an eighth of the picture long
-FOOT = 0.25  # at the foot of a picture there is so much of the fog: what is there is near
+LENGTH = 8  # a drop is an eighth of the image long
+FOOT = 0.25  # at the foot of an image there is so much of the fog: what is there is near
 LIGHT = 0.75  # of the fog
 
 
-class Rain(Operator):
-    """Bright streaks, all falling the same way; parameters: how much of the picture they start on, number of the rain."""
+class _Rain(Operator):
+    """Bright streaks, all falling the same way; parameters: how much of the image they start on, number of the rain."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
         height, width = x.shape[2:]
@@ -50,7 +48,7 @@ def _line(length: int, slant: float) -> Tensor:
     return square
 
 
-class DepthFog(Operator):
+class _DepthFog(Operator):
     """A veil of one light grey, thickest in the upper half, where things are far; parameter: how much of it hides them there."""
 
     def apply(self, x: Tensor, parameters: Tensor) -> Tensor:
@@ -63,12 +61,13 @@ class DepthFog(Operator):
 
 
 @registry.register(
-    "mutation", "weather", paper="after Tian et al., DeepTest, ICSE 2018",
+    "mutation",
+    "weather",
+    paper="after Tian et al., DeepTest, ICSE 2018",
     cost="about a tenth of a LeNet-5 forward pass per mutant",
     differs="DeepTest also shifts, scales and shears, after which a driver would steer otherwise; and it turns by up to 30 "
     "degrees, here it is 3. Its rain and fog are layers of an image editor; ours are drawn.",
-)  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
+)
 class WeatherMutations(RuleMutations):
     """Rotation by at most 3 degrees (once per lineage), brightness, contrast, slight blur, rain, fog: a road stays the same
     road."""
@@ -79,6 +78,6 @@ class WeatherMutations(RuleMutations):
             Family("brightness", Add(), single((-45, -30, -15, 15, 30, 45)), (0.0,)),
             Family("contrast", Contrast(), single((0.7, 0.8, 0.9, 1.1, 1.2, 1.3)), (1.0,)),
             Family("blur", Blur(), single((1, 4)), (0.0,)),
-            Family("rain", Rain(), single((0.005, 0.01, 0.02, 0.03)), (0.0,), seeded=True, exempt=True),
-            Family("fog", DepthFog(), single((0.15, 0.25, 0.35, 0.45, 0.55)), (0.0,), exempt=True),
+            Family("rain", _Rain(), single((0.005, 0.01, 0.02, 0.03)), (0.0,), seeded=True, exempt=True),
+            Family("fog", _DepthFog(), single((0.15, 0.25, 0.35, 0.45, 0.55)), (0.0,), exempt=True),
         )

@@ -17,7 +17,7 @@ from neurotest.data.source import Source
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import Engine
 from neurotest.levels import levels_of
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.repair.operators import Operators, unit
 from neurotest.target import Target
 from neurotest.target.outputs import Bins

@@ -21,7 +21,7 @@ from neurotest.mutate.base import WIDTH, Draws, Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import TensorFuzzMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.repair.broad import BroadMutations
 
@@ -69,7 +69,7 @@ class Operators:
 
     def broader(self) -> Operators:
         """These, and changes of no particular kind, which nothing is judged by; images of classes only."""
-        if any(one.sound or isinstance(one, TensorFuzzMutations | WeatherMutations) for one in self.sets):
+        if any(one.audio or isinstance(one, TensorFuzzMutations | WeatherMutations) for one in self.sets):
             return self
         broad = BroadMutations()
         return Operators((*self.names, *broad.names), (*self.sets, broad))

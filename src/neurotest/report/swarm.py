@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurotest.campaign.swarm import join_courses
-from neurotest.generate.swarm.controls import NAMES
+from neurotest.generate.swarm.controls import CONTROL_NAMES
 from neurotest.generate.swarm.engine import Moment
 from neurotest.report import charts
 from neurotest.report.section import Conclusion, Row, command, joined, plural, section
@@ -20,7 +20,7 @@ def swarm(run: Run) -> Row:
     summary, name = run["summary"], run.path.name
     ways = plural(summary["families"], "fault family", "fault families")
     sentence = f"{summary['roots']} of {plural(summary['seeds'], 'seed')} fail, in {ways}."
-    stronger = [NAMES.get(key, key) for key, row in summary["controls"].items() if _beyond(row, summary)]
+    stronger = [CONTROL_NAMES.get(key, key) for key, row in summary["controls"].items() if _beyond(row, summary)]
     causes = () if "neurons" in run else (("Which neurons cause them", command("neurons", name)),)
     attack = command("attack", run["config"]["target"], run["config"]["seeds"])
     steps = (
@@ -42,7 +42,7 @@ def _beyond(row: Row, other: Row) -> bool:
 
 def _beside(summary: Row) -> str:
     """The controls on the same seeds, and which of them are no more apart than chance."""
-    controls = {NAMES.get(key, key): row for key, row in summary["controls"].items()}
+    controls = {CONTROL_NAMES.get(key, key): row for key, row in summary["controls"].items()}
     if not controls:
         return ""
     words = [f"{row['failed']} with {name}" for name, row in controls.items()]
@@ -58,7 +58,7 @@ def _beside(summary: Row) -> str:
 def controls(run: Run) -> Row:
     summary = run["summary"]
     rows = [{**summary, "name": f"swarm, {summary['fitness']}", "failed": summary["roots"]}]
-    return {"rows": rows + [{**row, "name": NAMES.get(name, name)} for name, row in summary["controls"].items()]}
+    return {"rows": rows + [{**row, "name": CONTROL_NAMES.get(name, name)} for name, row in summary["controls"].items()]}
 
 
 @section("swarm-growth", title="How it went", order=20, commands=COMMANDS, holds=("swarm",), template="chart.html.j2")

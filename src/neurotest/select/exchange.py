@@ -17,7 +17,7 @@ from neurotest import files
 from neurotest.data.labels import (
     EXPORTED,
     INVALID_WORDS,
-    LARGEST,
+    LARGEST_TABLE,
     UNCLEAR_WORDS,
     Inputs,
     Key,
@@ -42,6 +42,10 @@ FACTS = "adaptive.npz"  # the scan
 own(r"adaptive\.npz")
 # The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
 ROUNDS = "adaptive rounds"
+FORMATS = ("csv", "folder", "label-studio")
+COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
+FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
+STEM = 60  # characters of a file's name that an exported image keeps
 
 
 def rounds_of(run: Run) -> list[Entry]:
@@ -59,12 +63,6 @@ def rounds_of(run: Run) -> list[Entry]:
     if not (rounds and all(isinstance(r, dict) and needed <= set(r) for r in rounds)):
         raise BadInput("damaged", "rounds", f"{run.path}: its rounds cannot be read; the run is damaged.")
     return rounds
-
-
-FORMATS = ("csv", "folder", "label-studio")
-COLUMNS = ("rank", "round", "position", "file", "content", "score", "predicted", "label", "picture")
-FOLDERS = 50  # classes up to which the folder export makes an empty folder for each
-STEM = 60  # characters of a file's name that an exported image keeps
 
 
 @dataclass(frozen=True)
@@ -226,7 +224,7 @@ def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
                 assert pick.image is not None
                 place = Path(as_folder(pick.label or pick.predicted), f"{_stem(pick)}.png")
                 (part / place.parent).mkdir(exist_ok=True)
-                (part / place).write_bytes(pick.image.read(LARGEST))
+                (part / place).write_bytes(pick.image.read(LARGEST_TABLE))
                 writer.writerow(pick.row(place.as_posix()))
 
 
@@ -250,7 +248,7 @@ def _write_tasks(shown: list[_Pick], names: list[str], out: Path) -> None:
 
 def _task(pick: _Pick) -> dict[str, Any]:
     assert pick.image is not None
-    image = base64.b64encode(pick.image.read(LARGEST)).decode()
+    image = base64.b64encode(pick.image.read(LARGEST_TABLE)).decode()
     data = {"image": f"data:image/png;base64,{image}", "position": pick.position, "content": pick.content, "rank": pick.rank}
     guess = {"from_name": "label", "to_name": "image", "type": "choices", "value": {"choices": [pick.predicted]}}
     prediction: dict[str, Any] = {"model_version": "neurotest", "result": [guess]}

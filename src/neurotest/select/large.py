@@ -27,7 +27,7 @@ from neurotest.jobs.stored import stored_target, target_config
 from neurotest.jobs.work import Job, resume_job, run_job
 from neurotest.measure.several import Several
 from neurotest.notebook import view
-from neurotest.pieces import PER, Piece, pieces
+from neurotest.pieces import PIECE_BATCHES, Piece, pieces
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, check_labels, each_batch, remarks
@@ -190,7 +190,7 @@ class _Scores(Job[ScoreResult]):
 
     @property
     def per_file(self) -> int:
-        return self.batch * PER * PIECES
+        return self.batch * PIECE_BATCHES * PIECES
 
     @property
     def files(self) -> int:
@@ -279,7 +279,7 @@ class _Scores(Job[ScoreResult]):
         A piece on which workers were lost is done again batch by batch, so that no more than the guilty batch is set aside.
         """
         queue = _Queue(p for p in pieces(self.source, self.batch) if p.start // self.per_file not in self.finished)
-        for piece, result in current().attempt(_score, shared, queue, timeout=PER * self.settings.timeout):
+        for piece, result in current().attempt(_score, shared, queue, timeout=PIECE_BATCHES * self.settings.timeout):
             if isinstance(result, Lost):
                 if len(piece.index) > self.batch:
                     queue.first += _split(piece, self.batch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -18,18 +17,18 @@ from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.levels import EIGHT, levels_of
-from neurotest.mutate.audio import AudioMutations, mild_variants
+from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.mild import MildMutations
 from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pixel import WhiteNoise
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.operators import WhiteNoise
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import Batch
 from neurotest.select.scorer import Partner
 from neurotest.target import Probe, Target, Trace, Want
 
 NOISE = 0.02  # spread of the weak noise, a share of the input range
-Traces = Callable[[Probe, Batch], list[Trace]]
+SATURATED = -1.7580993408473766  # what SELU tends to; alpha dropout puts it where a unit is dropped
 
 
 @dataclass(eq=False)
@@ -58,7 +57,7 @@ class Partners:
         audio, levels = is_audio(source.dtype, source.shape), levels_of(source.dtype)
         unit = to_unit(part.x, bounds)
         if partner.reference == "mild":
-            changed = islice(mild_variants(unit, levels), mutants) if audio else _mild(unit)[:mutants]
+            changed = islice(AudioMutations().mild_variants(unit, levels), mutants) if audio else _mild(unit)[:mutants]
             return [probe(from_unit(x, bounds)) for x in changed]
         if partner.reference == "noise":
             return [probe(from_unit(_noisy(unit, places[part.index], n, self.seed), bounds)) for n in range(mutants)]
@@ -84,9 +83,6 @@ def _noisy(unit: Tensor, places: NDArray[np.int64], number: int, seed: int) -> T
     spread = np.full(len(places), NOISE)
     streams = np.array([rng.stream("select.noise", seed, number, int(i)).integers(1 << 53) for i in places], dtype=np.float64)
     return WhiteNoise().apply(unit, torch.from_numpy(np.column_stack([spread, streams]))).clamp(0, 1)
-
-
-SATURATED = -1.7580993408473766  # what SELU tends to; alpha dropout puts it where a unit is dropped
 
 
 @dataclass(eq=False)

@@ -25,6 +25,9 @@ from neurotest.stats.bootstrap import Interval, fdr_interval, order_interval, ra
 from neurotest.target import Target
 
 DRAWS = 200  # for the metrics that have no closed form: enough for two digits of an interval
+LIKELY = "likely classes"  # entry of the run: position -> [(class, probability)] of inputs that are stored as images
+LIKELIEST = 3  # classes of each
+OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's images
 
 
 @dataclass(frozen=True)
@@ -214,11 +217,6 @@ class Comparison(dict[str, Selection]):
             rows.append({"method": "expected at random", "fdr": first.quality.random_fdr.value, "apfd": 0.5})
         columns = ("method", "fdr", "apfd", *(["error"] if self.errors else []))
         return view((one.headline() for one in self.values()), () if first is None else first.first) + table(rows, columns)
-
-
-LIKELY = "likely classes"  # entry of the run: position -> [(class, probability)] of inputs that are stored as images
-LIKELIEST = 3  # classes of each
-OTHERS = 12  # of the methods after the first, so many picks are stored: enough for the report's images
 
 
 def record(run: Run, target: Target, source: Source, selections: Comparison, files: int | None) -> dict[str, Any]:

@@ -25,6 +25,9 @@ from neurotest.files import cache_dir
 STOP = {"a", "an", "and", "at", "by", "for", "from", "in", "into", "it", "its", "of", "on", "or", "the", "to", "with", "photo"}
 Vectors = NDArray[np.float32]
 Encode = Callable[[list[str]], Any]
+PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
+WORDNET = ("index.noun", "data.noun")  # files
+LARGEST_WORDNET = 1 << 26  # bytes of a file
 
 
 def tokens(text: str) -> list[str]:
@@ -116,9 +119,6 @@ class Tokens(Encoder):
         return lambda texts: np.stack([np.bincount([_place(w) for w in tokens(t)], minlength=PLACES) for t in texts])
 
 
-PLACES = 4096  # of words; two words share one with a chance of 1 in 4,096
-
-
 @functools.cache
 def _place(word: str) -> int:
     """Where a word counts: the same in every process, so that stored thresholds stay true."""
@@ -173,10 +173,6 @@ def unit(vectors: Any, texts: int) -> Vectors:
         )
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     return np.asarray(rows / np.where(length > 0, length, 1))
-
-
-WORDNET = ("index.noun", "data.noun")  # files
-LARGEST_WORDNET = 1 << 26  # bytes of a file
 
 
 def _wordnet_folders() -> list[Path]:

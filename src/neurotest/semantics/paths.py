@@ -23,6 +23,8 @@ from neurotest.target import Layer
 MARGIN = 0.02  # neurons closer than this share of the score are a tie, and the reference's stays
 LABELS = 4  # predicted classes that are remembered per path
 TARGETS = ("reference", "own", "true")
+Mode = Literal["no-label", "with-label", "label-only", "random-words", "label+random-words"]
+Similarities = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,10 +133,6 @@ class PathReader:
         labels = attribution.logits.topk(min(LABELS, attribution.logits.shape[1]), dim=1).indices
         columns = torch.stack(units, 1), torch.stack(scores, 1).float(), labels, attribution.classes
         return Paths(*(column.cpu().numpy() for column in columns))
-
-
-Mode = Literal["no-label", "with-label", "label-only", "random-words", "label+random-words"]
-Similarities = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,9 +23,9 @@ from neurotest.errors import BadInput
 from neurotest.files import cache_dir, whole
 from neurotest.levels import levels_of
 from neurotest.mutate.base import Draws, Mutations
-from neurotest.mutate.chain import Step, draws_of
+from neurotest.mutate.chain import Mutation, draws_of
 from neurotest.mutate.rules import Rules95
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import Progress, predictions
 from neurotest.semantics.paths import PathComparer, PathReader, Paths
 from neurotest.target import Target
@@ -127,7 +127,7 @@ def _stratified(source: Source, groups: NDArray[np.int64], per_class: float, see
 
 def _every_rule(mutations: Mutations) -> Draws:
     """All rules, each once."""
-    return draws_of(mutations, [Step(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
+    return draws_of(mutations, [Mutation(f.name, (*rule, *(0.0,) * f.seeded)) for f in mutations.families for rule in f.rules])
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,8 @@ from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import Interval
 
 Floats = NDArray[np.float64]
+Findings = Iterable[tuple[int, Hashable]]  # (seed, kind)
+CHUNK = 1 << 24  # numbers held at once
 
 
 def sample(name: str, values: ArrayLike, least: int = 1) -> Floats:
@@ -122,10 +124,6 @@ def _check(fixed: int, broken: int, n: int) -> None:
         raise BadInput(
             "out-of-range", "fixed", f"fixed={fixed}, broken={broken}, n={n}: expected counts of at least 0 that do not exceed n."
         )
-
-
-Findings = Iterable[tuple[int, Hashable]]  # (seed, kind)
-CHUNK = 1 << 24  # numbers held at once
 
 
 class _Swapped(NamedTuple):

@@ -11,6 +11,9 @@ from neurotest.errors import BadInput
 from neurotest.memory import check_memory
 
 CHUNK = 1 << 22  # distances held at once: 32 MB
+Floats = NDArray[np.float64]
+Inverse = Literal["auto", "pinv", "none"]
+WORST = 1e12  # condition number beyond which a float64 inverse is noise
 
 
 def squared_distances(left: Floats, right: Floats) -> Floats:
@@ -62,11 +65,6 @@ class Points:
             index[start : start + step] = part.argmin(axis=1)
         apart = queries - self.points[index]
         return np.sqrt(np.einsum("ij,ij->i", apart, apart)), index
-
-
-Floats = NDArray[np.float64]
-Inverse = Literal["auto", "pinv", "none"]
-WORST = 1e12  # condition number beyond which a float64 inverse is noise
 
 
 def check_square(neurons: int) -> None:

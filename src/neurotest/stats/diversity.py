@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from neurotest.errors import BadInput
 from neurotest.stats.bootstrap import Interval
 
+HASH = 16  # bytes of a hash
+Hashes = NDArray[np.bytes_]  # of type S16, compared byte by byte: as hashes have all their bytes, trailing zeros do no harm
+
 
 def entropy(counts: ArrayLike, *, corrected: bool = False) -> float:
     """Of a histogram, in nats. `corrected` adds Miller and Madow's (seen classes - 1) / 2n: few draws look too uneven.
@@ -70,10 +73,6 @@ def chao1(counts: Iterable[int], level: float = 0.95) -> Interval:
     variance = shrink * a + shrink**2 * b + shrink**2 * once**2 * twice * (once - 1) ** 2 / (4 * (twice + 1) ** 4)
     factor = math.exp(NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(math.log(1 + variance / unseen**2)))
     return Interval(seen + unseen, seen + unseen / factor, seen + unseen * factor)
-
-
-HASH = 16  # bytes of a hash
-Hashes = NDArray[np.bytes_]  # of type S16, compared byte by byte: as hashes have all their bytes, trailing zeros do no harm
 
 
 def as_hashes(digests: list[bytes]) -> Hashes:

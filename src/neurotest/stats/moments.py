@@ -12,6 +12,9 @@ from neurotest.errors import BadInput
 
 Floats = NDArray[np.float64]
 ARRAYS = ("low", "high", "mean", "m2")  # what is kept per neuron
+Ints = NDArray[np.int64]
+SAMPLE = 10_000  # scores that quantiles are taken from
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 class Moments:
@@ -107,11 +110,6 @@ class Moments:
         for name, array in arrays.items():
             setattr(moments, name, array.astype(np.float64))
         return moments
-
-
-Ints = NDArray[np.int64]
-SAMPLE = 10_000  # scores that quantiles are taken from
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 
 
 class Best:

@@ -12,7 +12,7 @@ from neurotest.runs.schema import FILE
 from neurotest.runs.store import Run
 
 
-def read_classes(classes: str | Path | Iterable[str]) -> Sequence[str]:
+def read_classes(classes: object) -> Sequence[str]:
     """The names in a file (one per line) or in a run, or those that are given."""
     if not isinstance(classes, (str, Path)):
         if isinstance(classes, Iterable):

@@ -34,9 +34,7 @@ class _TextLoader(SourceFileLoader):
         content, file = self.get_data(path), Path(path).resolve()
         digest = hashlib.sha256(content).hexdigest()
         if (expected := (_expected.get() or {}).get(file, digest)) != digest:
-            message = (
-                f"the code: {file} has changed while it was opened (sha256 {digest[:16]} now, {expected[:16]} before): try again."
-            )
+            message = f"the code: {file} has changed while it was opened (sha256 {digest[:16]}, not {expected[:16]}): try again."
             raise BadInput("changed", "code", message)
         _ran[file] = digest
         code: CodeType = self.source_to_code(content, path)

@@ -34,16 +34,12 @@ def ours(error: BaseException) -> bool:
     return False
 
 
-def _out_of_memory(error: BaseException) -> bool:
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(words in text for words in OUT_OF_MEMORY))
-
-
 def failure(error: BaseException, x: Tensor) -> str:
     """One sentence about what a network raised on a batch."""
     lines = str(error).strip().splitlines()
     what = f"{type(error).__name__}{f': {lines[0][:300]}' if lines else ''}"
-    if _out_of_memory(error):
+    no_memory = isinstance(error, RuntimeError) and any(words in str(error).lower() for words in OUT_OF_MEMORY)
+    if no_memory or isinstance(error, MemoryError):
         return f"there is not enough memory to run the network on {len(x)} inputs at a time ({what}): use a smaller --batch"
     return f"the network raised {what} on a batch of shape {tuple(x.shape)}"
 

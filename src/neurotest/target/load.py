@@ -22,7 +22,7 @@ from neurotest.checks import shown
 from neurotest.errors import BadInput, Remark, near
 from neurotest.images import Preprocess
 from neurotest.public import public
-from neurotest.reading import reason, refuse_elsewhere, resolved, user_path
+from neurotest.reading import reason, refuse_untrusted, resolved, user_path
 from neurotest.settings import TargetSettings
 from neurotest.target.code import from_text, noting_imports, run_file
 from neurotest.target.target import Target, WeightsFile
@@ -77,7 +77,7 @@ def load(spec: str | nn.Module | Target, **settings: Any) -> Target:
 
 
 def _declared_bins(target: Target, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The bins of a target that predicts a quantity, unless it is described anew; their names follow from them."""
+    """The bins of a target that predicts a regression value, unless it is described anew; their names follow from them."""
     if target.bins is None or options.get("outputs", "regression") != "regression":
         return {}
     names = {"classes": None} if target.classes == target.bins.names else {}
@@ -128,7 +128,7 @@ def _source(spec: str, trust_pickle: bool, weights: Path | None) -> nn.Module | 
     source = registry.find("target source", prefix)
     if not rest:
         raise BadInput("missing", "target", f"{spec!r} names nothing after {prefix}: {source.summary}")
-    refuse_elsewhere(spec, f"the network {shown(spec)}")
+    refuse_untrusted(spec, f"the network {shown(spec)}")
     options: dict[str, Any] = {"trust_pickle": trust_pickle, "weights": weights}
     options = {name: options[name] for name in inspect.signature(source.make).parameters if name in options}
     before = torch.get_rng_state()

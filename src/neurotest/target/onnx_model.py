@@ -99,30 +99,25 @@ def _varint(content: memoryview, at: int) -> tuple[int, int]:
             raise ValueError("a number without an end")
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
-    """All tensors of a graph, and of those inside its nodes."""
-    yield from graph.initializer
-    yield from _of_nodes(graph.node)
-
-
-def _of_nodes(nodes: Any) -> Iterator[Any]:
+def _tensors(nodes: Any, weights: Any = ()) -> Iterator[Any]:
+    """Weights of a graph, and tensors inside its nodes."""
+    yield from weights
     for node in nodes:
         for attribute in node.attribute:
             if attribute.HasField("t"):
                 yield attribute.t
             yield from attribute.tensors
             for graph in (attribute.g, *attribute.graphs):
-                yield from _tensors(graph)
+                yield from _tensors(graph.node, graph.initializer)
 
 
 def _all_tensors(model: Any) -> Iterator[Any]:
     """Those that onnxruntime would load from the same file, too: in functions and in what is for training."""
-    yield from _tensors(model.graph)
+    training = [graph for info in model.training_info for graph in (info.initialization, info.algorithm)]
+    for graph in (model.graph, *training):
+        yield from _tensors(graph.node, graph.initializer)
     for function in model.functions:
-        yield from _of_nodes(function.node)
-    for training in model.training_info:
-        yield from _tensors(training.initialization)
-        yield from _tensors(training.algorithm)
+        yield from _tensors(function.node)
 
 
 def _sparse(graph: Any) -> Iterator[Any]:
@@ -194,7 +189,7 @@ def _number(text: str) -> int:
 
 def _load_outside(graph: Any, path: Path) -> None:
     """Put the bytes of the files beside it into the tensors of a graph."""
-    for tensor in _tensors(graph):
+    for tensor in _tensors(graph.node, graph.initializer):
         if _is_outside(tensor):
             place = _place_of(tensor, path)
             with reading(place.file, "weights of an ONNX file"), open(place.file, "rb") as stream:

@@ -1,4 +1,4 @@
-"""What a network returns, read as logits (n, classes): logits, probabilities, a sigmoid, or a quantity in bins."""
+"""What a network returns, read as logits (n, classes): logits, probabilities, a sigmoid, or a regression value in bins."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MOST_BINS = 10_000
 
 @dataclass(frozen=True)
 class Bins:
-    """A quantity cut into `count` parts of equal width from `low` to `high`; what lies outside belongs to the outermost.
+    """A regression value cut into `count` parts of equal width from `low` to `high`; what lies outside belongs to the outermost.
 
-    They are the classes of a network that predicts a quantity. Its answer v becomes one logit per bin with the middle c,
+    They are the classes of a network that predicts a regression value. Its answer v becomes one logit per bin with the middle c,
     (v c - c^2 / 2) / width^2: the largest is that of the nearest middle, all are linear in v, so gradients are those of the
     network, and v can be read back from them. tolerance: how far from the truth, or from the answer for a seed, is no fault yet.
     """
@@ -64,15 +64,15 @@ class Bins:
         return (values.unsqueeze(1) * middles - middles.square() / 2) / self.width**2
 
     def values(self, logits: Tensor) -> Tensor:  # (n, count) -> (n,)
-        """The quantities behind logits."""
+        """The regression values behind logits."""
         middles = self._middles(logits)
         first, last = middles[0], middles[-1]
         rise = (logits[:, -1] - logits[:, 0]) * self.width**2
         return (rise + (last.square() - first.square()) / 2) / (last - first)
 
     def counted(self, logits: Tensor, expected: Tensor, truth: Tensor, tolerance: float | None = None) -> Tensor:
-        """(n,) the classes that answers count as: the expected one as long as they are within the tolerance of a quantity, the
-        truth or the answer for a seed. Then the bin they lie in or, if that is the expected one, the next on that side; at the
+        """(n,) the classes that answers count as: the expected one as long as they are within the tolerance of a value, the truth
+        or the answer for a seed. Then the bin they lie in or, if that is the expected one, the next on that side; at the
         ends of the span, where there is none, the one before. -1 where a logit is no number."""
         away = self.values(exact(logits))
         away = away - exact(truth).to(away.device)
@@ -85,7 +85,7 @@ class Bins:
         return torch.where(logits.isfinite().all(1), classes, -1)
 
     def of(self, values: NDArray[Any]) -> NDArray[np.int64]:
-        """(n,) the bin of each quantity."""
+        """(n,) the bin of each regression value."""
         bins = self.logits(torch.from_numpy(np.asarray(values, dtype=np.float64))).argmax(1)
         return np.asarray(bins.numpy(), dtype=np.int64)
 
@@ -104,15 +104,12 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
         raise BadInput("out-of-range", "outputs", f"outputs={shown(outputs)}: expected {', '.join(KINDS[:-1])} or {KINDS[-1]}.")
     if outputs != "regression":
         if span is not None or bins is not None or tolerance is not None:
-            message = (
-                f"span, bins and tolerance describe a quantity, but outputs={outputs!r}: leave them out, or pass --outputs "
-                "regression."
-            )
+            message = f"span, bins and tolerance do not go with outputs={outputs!r}: leave them out or pass --outputs regression."
             raise BadInput("conflict", "span", message)
         return None
     if span is None:
         message = (
-            "outputs='regression' needs the range that the quantity lies in, which is cut into bins: pass --span LOW HIGH, for "
+            "outputs='regression' needs the range of the value, which is cut into bins: pass --span LOW HIGH, for "
             "example --span -0.4 0.4 for a steering angle."
         )
         raise BadInput("missing", "span", message)
@@ -130,7 +127,7 @@ def bins_of(outputs: str, span: Sequence[float] | None, bins: int | None, tolera
 
 
 def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
-    """How far a quantity may be off: a number in its own unit, or a share of the span such as 5%.
+    """How far a regression value may be off: a number in its own unit, or a share of the span such as 5%.
 
     >>> read_tolerance("tolerance", "5%", Bins(-1.0, 1.0))
     0.1
@@ -141,7 +138,7 @@ def read_tolerance(name: str, text: float | str, bins: Bins) -> float:
     except ValueError:
         value = float("nan")
     if isinstance(text, bool) or not (0 < value < float("inf")):
-        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the quantity, or a share of its span like 5%."
+        message = f"{name}={shown(text)}: expected a number above 0 in the unit of the value, or a share of its span like 5%."
         raise BadInput("out-of-range", name, message)
     return value
 
@@ -175,7 +172,7 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
         )
         raise BadInput("wrong-shape", "outputs", message)
     if bins is not None:
-        return bins.logits(_quantity(out))
+        return bins.logits(_regression_value(out))
     if outputs == "logits":
         return out if out.shape[1] > 1 else torch.cat([torch.zeros_like(out), out], dim=1)
     if outputs == "sigmoid":
@@ -183,10 +180,10 @@ def as_logits(out: Any, n: int, outputs: str, bins: Bins | None) -> Tensor:
     return torch.log(out.clamp_min(_LEAST))
 
 
-def _quantity(out: Tensor) -> Tensor:
+def _regression_value(out: Tensor) -> Tensor:
     if out.shape[1] != 1:
         message = (
-            f"outputs='regression' means one quantity per input, but the network returns {out.shape[1]}: test one at a time, "
+            f"outputs='regression' means one value per input, but the network returns {out.shape[1]}: test one at a time, "
             "wrapped in a module that returns (n, 1)."
         )
         raise BadInput("wrong-count", "outputs", message)

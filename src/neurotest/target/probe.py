@@ -26,8 +26,8 @@ Values = dict[str, Tensor]
 Edit = Callable[[str, Tensor], Tensor]
 Keep = Callable[[Tensor], Tensor]
 NO_PROBABILITIES = (
-    "it needs class probabilities, and the target predicts a quantity: use disagreement (with --train DATA), or another method "
-    "that looks at hidden neurons, such as nearest, nss, dsa or neighbours."
+    "it needs class probabilities, and the target predicts a regression value: use disagreement (with --train DATA), or another "
+    "method that looks at hidden neurons, such as nearest, nss, dsa or neighbours."
 )
 Record = Callable[[str, Tensor], Tensor]
 

@@ -18,7 +18,7 @@ from neurotest.target.target import Target
 FORMAT = 2  # 1: means of layers that widen were taken from their outputs, and differ in the last bits
 KIND = "a profile"
 AGAIN = "Make the profile again."
-LARGEST = 1 << 32  # bytes
+LARGEST_PROFILE = 1 << 32  # bytes
 
 
 @dataclass
@@ -97,7 +97,7 @@ class Profile:
         base = _base(user_path(path))
         with reading(f"{base}.safetensors", KIND, hint=AGAIN):
             about = read_json(_beside(base, ".json"), KIND, hint=AGAIN)
-            regular(_beside(base, ".safetensors"), KIND, LARGEST)
+            regular(_beside(base, ".safetensors"), KIND, LARGEST_PROFILE)
             content = _beside(base, ".safetensors").read_bytes()
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             raise BadInput("damaged", "format", f"{base}.json is no profile of format {FORMAT}: make it again.")

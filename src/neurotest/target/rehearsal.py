@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import platform
 import signal
 import sys
@@ -20,9 +19,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 import neurotest
 from neurotest import files, interrupts
@@ -102,7 +100,7 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
     """Try it in a process of its own: how that ended, and what it did last."""
     try:
         with tempfile.TemporaryFile() as content, tempfile.TemporaryFile() as record:
-            _Pickler(content).dump((network, shape))
+            torch.save((network, shape), content)
             content.seek(0)
             process = start_module(__name__, stdin=content, stdout=record)
             try:
@@ -114,32 +112,6 @@ def _run(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[in
             return code, record.read(_RECORD).decode("utf-8", "replace").strip()
     except OSError as error:
         raise BadInput("failed", "process", f"{what} could not be tried in a process of its own: {reason(error)}.") from error
-
-
-class _Pickler(pickle.Pickler):
-    """Weights go as they lie in memory: torch's own way copies each of them several times."""
-
-    def __init__(self, file: Any) -> None:
-        super().__init__(file, protocol=5)
-        self.storages: dict[int, np.ndarray] = {}
-
-    def reducer_override(self, thing: Any) -> Any:
-        if not isinstance(thing, Tensor):
-            return NotImplemented
-        tensor = thing.detach().cpu()
-        storage = tensor.untyped_storage()
-        flat = torch.empty(0, dtype=torch.uint8).set_(storage)
-        content = self.storages.setdefault(storage.data_ptr(), flat.numpy())
-        view = tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-        return _tensor, (content, tensor.dtype, *view, isinstance(thing, nn.Parameter), thing.requires_grad)
-
-
-def _tensor(
-    content: np.ndarray, dtype: torch.dtype, size: Any, stride: Any, offset: int, parameter: bool, requires_grad: bool
-) -> Tensor:
-    flat = torch.from_numpy(content).view(dtype) if content.size else torch.empty(0, dtype=dtype)
-    tensor = flat.as_strided(size, stride, offset)
-    return nn.Parameter(tensor, requires_grad) if parameter else tensor.requires_grad_(requires_grad)
 
 
 # -- in the process of its own
@@ -167,7 +139,7 @@ def main() -> None:
 
     try:
         announce("reading it")
-        network, shape = pickle.load(sys.stdin.buffer)
+        network, shape = torch.load(sys.stdin.buffer, map_location="cpu", weights_only=False)
         torch.set_num_threads(1)
         warnings.simplefilter("ignore")
         limit_process(seconds=SECONDS, memory=free_memory())

@@ -33,10 +33,7 @@ def check_precision(precision: str | None, device: torch.device) -> Precision | 
     if precision not in (None, "bfloat16"):
         raise BadInput("out-of-range", "precision", f"precision={shown(precision)}: expected bfloat16, or nothing for float32.")
     if precision is not None and not _has_bfloat16(device):
-        message = (
-            f"precision='bfloat16': this processor ({device.type}) has no instructions for it, so it would be slower and less "
-            "exact: leave it out."
-        )
+        message = f"precision='bfloat16' is slower here: this processor ({device.type}) has no instructions for it. Leave it out."
         raise BadInput("unsupported", "precision", message)
     return precision  # type: ignore[return-value]
 

@@ -44,11 +44,10 @@ class Target:
     module: the network, in eval mode. bounds: the range its inputs live in, before preprocessing. mean, std: preprocessing,
     applied inside the target so that bounds, mutations and saved inputs never see it. shape: of one input. outputs: what
     the module returns: `logits` (n, k) or one logit (n, 1); `probs` (n, k); `sigmoid`, one probability (n, 1); `regression`, one
-    quantity (n, 1) between the ends of `span`, whose `bins` equal parts are the classes, and that may be off by `tolerance` (a
-    bin's width; 5% is of the span). layout, precision: `channels_last` and
-    `bfloat16` may run faster, with other rounding. spec, weights, trust_pickle: where `load` found it. preprocess: how images
-    of any size become its inputs. reference: for a converted network, compares `run(x)` with what the original answers, and
-    refuses it if they differ.
+    value (n, 1) between the ends of `span`, whose `bins` equal parts are the classes, and that may be off by `tolerance` (a bin's
+    width; 5% is of the span). layout, precision: `channels_last` and `bfloat16` may run faster, with other rounding. spec,
+    weights, trust_pickle: where `load` found it. preprocess: how images of any size become its inputs. reference: for a converted
+    network, compares `run(x)` with what the original answers, and refuses it if they differ.
     """
 
     def __init__(
@@ -117,16 +116,16 @@ class Target:
 
     @property
     def span(self) -> tuple[float, float] | None:
-        """The range of the quantity, where it predicts one."""
+        """The range of the regression value, where it predicts one."""
         return None if self.bins is None else (self.bins.low, self.bins.high)
 
     @property
     def tolerance(self) -> float | None:
-        """How far the quantity may be off, where it predicts one."""
+        """How far the regression value may be off, where it predicts one."""
         return None if self.bins is None else self.bins.tolerance
 
     def counted(self, logits: Tensor, expected: Tensor, truth: Tensor | None) -> Tensor:
-        """(n,) the classes that answers count as beside the expected ones: the largest logit or, of a quantity whose truth (or
+        """(n,) the classes that answers count as beside the expected ones: the largest logit or, of a value whose truth (or
         answer for a seed) is there, the expected one as long as it is within the tolerance. -1 where a logit is no number."""
         if self.bins is not None and truth is not None:
             return self.bins.counted(logits, expected, truth)

@@ -32,7 +32,7 @@ from neurotest.zoo.recipes import Recipe
 class _Images:
     """A labelled source of 8-bit images, flipped, cropped, lit as the recipe says, or of audio, shifted and with noise.
 
-    A quantity changes its sign in the mirror.
+    A regression value changes its sign in the mirror.
     """
 
     def __init__(self, source: Source, recipe: Recipe, device: str = "cpu") -> None:
@@ -80,7 +80,7 @@ def accuracy(module: nn.Module, source: Source, *, batch: int = 500) -> float:
 
 
 def mean_error(module: nn.Module, source: Source, *, batch: int = 500) -> float:
-    """How far the answers to a source are from its quantities, on average."""
+    """How far the answers to a source are from its regression values, on average."""
     x, y = _tensors(source, None)
     with torch.inference_mode():
         answers = torch.cat([module(_prepared(images)).flatten() for images in x.split(batch)])

@@ -22,7 +22,7 @@ from neurotest.zoo import faulty
 from neurotest.zoo.embedded import PARTS
 from neurotest.zoo.faulty import Faulty
 
-TRIED = 2000  # images that the patch of a polluted network is tried on
+TRIGGER_IMAGES = 2000  # images that the patch of a polluted network is tried on
 
 
 def train_subject(
@@ -97,7 +97,7 @@ def train_faulty(
 
 
 def _quality(module: nn.Module, train_set: Source, test_set: Source) -> dict[str, float]:
-    """Of a trained network: the share that it gets right or, of a quantity, how far it is off, and the mean of the truth is."""
+    """Of a trained network: its accuracy or, of a regression value, how far it and the mean of the truth are off."""
     if train_set.quantities is None or test_set.quantities is None:
         return {"accuracy": round(accuracy(module, test_set), 4)}
     trivial = float(np.abs(test_set.quantities - train_set.quantities.mean()).mean())
@@ -131,7 +131,7 @@ def _triggers(module: nn.Module, source: Source, patch: faulty.Patch, label: int
     A network that other patches or noise set off as often as the patch has no defect of its own.
     """
     assert source.labels is not None
-    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIED]))
+    x = np.asarray(source.read(np.flatnonzero(source.labels != label)[:TRIGGER_IMAGES]))
     random = rng.stream("zoo.triggers", wrong.seed)
     shown = {
         "clean": x,

@@ -248,7 +248,7 @@ class Centred(nn.Module):
 
 
 class Scaled(nn.Module):
-    """The answer in the unit of the quantity: training works on numbers of about 1."""
+    """The answer in the unit of the regression value: training works on numbers of about 1."""
 
     def __init__(self, scale: float) -> None:
         super().__init__()

@@ -1,10 +1,9 @@
-"""Drawn roads with a known bend: images for networks that predict a quantity, out of numbers alone.
+"""Drawn roads with a known bend: images for networks that predict a regression value, out of numbers alone.
 
-A road of constant width lies on a plane before a camera. Its middle is a parabola over the distance, so that on the image it
-runs
+A road of constant width lies on a plane before a camera. Its middle is a parabola over the distance, so that on the image it runs
 from the foot to a point on the horizon and beyond it to the side that it bends to. The bend, from -1 (left) to 1 (right), is the
-quantity; where the car stands and looks, the light, shadows, the grain of the image and the markings vary and say nothing of
-it."""
+regression value; where the car stands and looks, the light, shadows, the grain of the image and the markings say nothing of it.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_sections_as_bits_are_those_as_bytes(text: str, columns: int, monkeypatc
     monkeypatch.setattr(ranges, "BYTES", 0)
     monkeypatch.setattr(ranges, "COLUMNS", columns)
     as_bits = started(text)
-    assert isinstance(as_bits, ranges.PackedSectionState)
+    assert isinstance(as_bits, ranges._PackedSectionState)
     trace = subjects.trace(subjects.small(), subjects.images(60, 7), as_bits.want)
     half = subjects.cut(trace, np.arange(30))
     for state in (as_bytes, as_bits):
@@ -78,7 +78,7 @@ def test_ten_million_units_fit_into_what_is_allowed() -> None:
 
 def test_a_million_units_are_measured_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer of a million units: what is covered is what a plain loop over some of them finds."""
-    monkeypatch.setattr(bits, "NAMED", 1000)
+    monkeypatch.setattr(bits, "NAMED_NEURONS", 1000)
     torch.manual_seed(0)
     module = nn.Sequential(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 3))
     target = Target(module.eval(), shape=(1, 250, 250))

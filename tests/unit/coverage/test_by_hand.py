@@ -12,9 +12,9 @@ from torch import nn
 
 from neurotest import registry
 from neurotest.coverage.adequacy import MLSA
-from neurotest.coverage.causal import Rule, count, dependent
+from neurotest.coverage.causal import CAC, _count, _dependent
 from neurotest.coverage.criterion import State
-from neurotest.coverage.paths import build, critical
+from neurotest.coverage.paths import _build, _critical
 from neurotest.data.source import ArraySource
 from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
@@ -186,10 +186,10 @@ def test_lsc_by_hand() -> None:
 
 def test_critical_neurons_hold_the_asked_share() -> None:
     relevance = np.array([[5.0, 3.0, 2.0, -1.0], [0.0, -1.0, -2.0, -3.0]])
-    assert critical(relevance, 0.5).tolist() == [[True, False, False, False], [False] * 4]
-    assert critical(relevance, 0.7).tolist() == [[True, True, False, False], [False] * 4]
-    assert critical(relevance, 1.0).tolist() == [[True, True, True, False], [False] * 4]
-    assert critical(relevance, 0.7, take="stopping").tolist()[1] == [True, False, False, False]
+    assert _critical(relevance, 0.5).tolist() == [[True, False, False, False], [False] * 4]
+    assert _critical(relevance, 0.7).tolist() == [[True, True, False, False], [False] * 4]
+    assert _critical(relevance, 1.0).tolist() == [[True, True, True, False], [False] * 4]
+    assert _critical(relevance, 0.7, take="stopping").tolist()[1] == [True, False, False, False]
 
 
 def test_chi_square_by_hand() -> None:
@@ -198,24 +198,24 @@ def test_chi_square_by_hand() -> None:
     even = np.array([[[15, 15, 15, 15]]], dtype=np.int32)
     few = np.array([[[4, 0, 0, 4]]], dtype=np.int32)
     for rule in ("all", "cochran"):
-        assert dependent(table, Rule(2, 0.05, "textbook", rule)).all()
-        assert not dependent(even, Rule(2, 0.05, "textbook", rule)).any()
-        assert not dependent(few, Rule(2, 0.05, "textbook", rule)).any()
+        assert _dependent(table, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).all()
+        assert not _dependent(even, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).any()
+        assert not _dependent(few, CAC(sections=2, p=0.05, expected="textbook", rule=rule)).any()
     # row mean * column mean = 15 * 15 = 225 everywhere: far from any count, so even equal counts are "dependent"
-    assert dependent(even, Rule(2, 0.05, "dl_cc", "all")).all()
+    assert _dependent(even, CAC(sections=2, p=0.05, expected="dl_cc", rule="all")).all()
 
 
 def test_an_empty_row_is_left_out_by_cochran() -> None:
     table = np.array([[[30, 5, 0, 5, 30, 0, 0, 0, 0]]], dtype=np.int32)
-    assert dependent(table, Rule(3, 0.05, "textbook", "cochran")).all()
-    assert not dependent(table, Rule(3, 0.05, "textbook", "all")).any()
+    assert _dependent(table, CAC(sections=3, p=0.05, expected="textbook", rule="cochran")).all()
+    assert not _dependent(table, CAC(sections=3, p=0.05, expected="textbook", rule="all")).any()
 
 
 @pytest.mark.parametrize("inputs", [1, 30])
 def test_counting_few_and_many_is_the_same(inputs: int) -> None:
     cells = np.random.default_rng(0).integers(0, 5, (3, inputs, 4)).astype(np.int16)
     flat = np.zeros(3 * 4 * 5, dtype=np.int32)
-    count(flat, cells, 5)
+    _count(flat, cells, 5)
     plain = np.zeros((3, 4, 5), dtype=np.int32)
     for a in range(3):
         for i in range(inputs):
@@ -254,7 +254,7 @@ def test_npc_of_its_own_training_data_is_near_its_paths() -> None:
 def test_closeness_to_an_abstract_path_by_hand() -> None:
     paths = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 0]], dtype=bool)
     values = np.array([[0.0, 0, 9, 9], [1, 0, 9, 9], [3, 0, 9, 9]])
-    abstract = build(paths, np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool), values, clusters=1, member=0.6)
+    abstract = _build(paths, np.zeros(3, dtype=np.int64), np.ones(3, dtype=bool), values, clusters=1, member=0.6)
     assert abstract.paths.tolist() == [[True, True, False, False]]
     everything = slice(0, 4)
     paths_of_inputs = np.array([[1, 1, 0, 0], [1, 0, 1, 0], [0, 0, 0, 1]], dtype=bool)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from neurotest.cli.app import app
 from neurotest.coverage import Context, cover
-from neurotest.coverage.threshold import NC, ThresholdState
+from neurotest.coverage.threshold import NC, _ThresholdState
 from neurotest.data import data
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
@@ -78,11 +78,11 @@ def test_layers_that_one_criterion_cannot_use() -> None:
 class Late(NC):
     """Refuses the second batch."""
 
-    def start(self, context: Context) -> ThresholdState:
+    def start(self, context: Context) -> _ThresholdState:
         return LateState(self, context.layout(self.want))
 
 
-class LateState(ThresholdState):
+class LateState(_ThresholdState):
     def update(self, trace: Trace) -> None:
         if self.seen:
             raise BadInput("enough.")

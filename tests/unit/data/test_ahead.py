@@ -13,7 +13,7 @@ from PIL import Image
 from tests.waiting import LIMIT
 
 import neurotest
-from neurotest.data.ahead import FEW, ahead, one_ahead
+from neurotest.data.ahead import FEW_ITEMS, ahead, one_ahead
 
 pytestmark = pytest.mark.plain
 
@@ -30,7 +30,7 @@ def test_an_error_belongs_to_its_item() -> None:
             raise ValueError(n)
         return n
 
-    for item, result in ahead(odd, range(3 * FEW), threads=2):
+    for item, result in ahead(odd, range(3 * FEW_ITEMS), threads=2):
         if item % 2:
             with pytest.raises(ValueError, match=str(item)):
                 result()
@@ -47,7 +47,7 @@ def test_no_more_is_done_than_is_asked_for_soon() -> None:
             begun.append(n)
         return n
 
-    results = ahead(note, range(10 * FEW), threads=2)
+    results = ahead(note, range(10 * FEW_ITEMS), threads=2)
     assert next(results)[1]() == 0
     results.close()  # type: ignore[attr-defined]
     assert len(begun) <= 6
@@ -101,7 +101,7 @@ def test_whoever_stops_early_leaves_no_thread() -> None:
 
 def test_a_folder_reads_the_same_with_and_without_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     random = np.random.default_rng(0)
-    for number in range(2 * FEW):
+    for number in range(2 * FEW_ITEMS):
         Image.fromarray(random.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(tmp_path / f"{number:03d}.png")
     (tmp_path / "010.png").write_bytes(b"damaged")
     sources = []
@@ -109,6 +109,6 @@ def test_a_folder_reads_the_same_with_and_without_threads(tmp_path: Path, monkey
         monkeypatch.setattr("neurotest.data.ahead.THREADS", threads)
         monkeypatch.setattr("os.cpu_count", lambda: 4)
         sources.append(neurotest.data(f"dir:{tmp_path}"))
-    assert len(sources[0]) == 2 * FEW - 1
+    assert len(sources[0]) == 2 * FEW_ITEMS - 1
     assert sources[0].digest() == sources[1].digest()
     assert [one.file for one in sources[1].skipped] == ["010.png"]

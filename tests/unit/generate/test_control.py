@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant
 from neurotest.generate.fuzz.control import PURPOSE, Control
 from neurotest.generate.fuzz.guides import KeepAll
-from neurotest.generate.fuzz.mutants import Tally
-from neurotest.generate.fuzz.seen import Seen
+from neurotest.generate.fuzz.mutants import Seen, Tally
 from neurotest.generate.outcome import class_name, interval, spread
 
 pytestmark = pytest.mark.by_hand

@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from neurotest import registry, rng
+from neurotest import registry
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.corpus import Corpus
-from neurotest.generate.fuzz.turns import Turn
+from neurotest.generate.fuzz.proposals import Turn, TurnStream
 from neurotest.measure.context import Context
 from neurotest.mutate import chain as chains
 from neurotest.mutate.rules import Rules95
@@ -169,12 +169,12 @@ def test_a_full_corpus_lets_the_most_used_go() -> None:
 
 def test_lanes_look_ahead_without_losing_draws() -> None:
     entry = fuzzer().corpus.entries[0]
-    whole, parts = (Turn(3, entry, 100, rng.stream("test", 7)) for _ in range(2))
+    whole, parts = (Turn(3, entry, 100, TurnStream("test", 7, 3)) for _ in range(2))
     rows = whole.peek(12).copy()
     assert np.array_equal(parts.peek(5), rows[:5])
     assert parts.take([True, False, True, True, True], 2) == [0, 2]
     assert np.array_equal(parts.peek(4), rows[3:7])
-    resumed = Turn(3, entry, 100, rng.stream("test", 7), drawn=parts.drawn)
+    resumed = Turn(3, entry, 100, TurnStream("test", 7, 3), drawn=parts.drawn)
     assert np.array_equal(resumed.peek(4), rows[3:7])
 
 

@@ -18,7 +18,7 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Mutant, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.control import Control
 from neurotest.generate.fuzz.guides import GuideState
-from neurotest.generate.fuzz.seen import Seen
+from neurotest.generate.fuzz.mutants import Seen
 from neurotest.measure.context import Context
 from neurotest.target import Probe, Target, Trace
 

@@ -14,7 +14,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.corpus import Corpus
-from neurotest.generate.fuzz.guides import BitsBatch, GuideBatch
+from neurotest.generate.fuzz.guides import GuideBatch, _BitsBatch
 from neurotest.measure.context import Context
 from neurotest.target import Probe, Target
 
@@ -144,7 +144,7 @@ def test_a_batch_read_by_bits_keeps_what_one_by_one_keeps(criterion: str) -> Non
         with Probe(target, *quick.wants) as probe:
             trace = probe(x)
         batches = [quick.start_batch(trace), GuideBatch(plain, trace)]
-        assert isinstance(batches[0], BitsBatch)
+        assert isinstance(batches[0], _BitsBatch)
         for rows in ([0], [1], [1, 2, 3], [3, 2, 4], [5, 6], [7], [8, 9, 10, 11]):
             picked = [batch.keep_first(list(rows)) for batch in batches]
             assert picked[0] == picked[1]

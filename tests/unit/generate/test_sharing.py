@@ -11,9 +11,8 @@ import torch
 from neurotest import registry
 from neurotest.coverage.criterion import Criterion
 from neurotest.data.source import ArraySource
-from neurotest.generate.fuzz.goals.arms import Arms
-from neurotest.generate.fuzz.goals.expectations import Expectations
-from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
+from neurotest.generate.fuzz.goals.candidates import Arms
+from neurotest.generate.fuzz.goals.forecast import Expectations, Regressions, Temperature
 from neurotest.generate.fuzz.guides import CoverageGuide, GuideState, KeepAll
 from neurotest.generate.fuzz.tensorfuzz import TensorFuzz
 from neurotest.measure.context import Context
@@ -57,7 +56,7 @@ def test_coverage_of_two_legs_is_that_of_all_their_inputs(name: str, subject: tu
         state.begin_leg()
         state.keep(trace(state, subject, rows))
         straight.keep(trace(straight, subject, rows))
-        assert state.own() == {}
+        assert state.island_arrays() == {}
     for state in (first, second):
         whole.learn(state.changes())
     assert whole.value() == pytest.approx(straight.value(), rel=1e-6)  # type: ignore[arg-type]
@@ -69,7 +68,7 @@ def test_an_order_dependent_criterion_keeps_its_own(subject: tuple[Target, Array
     state = started(CoverageGuide(criterion=registry.build("criterion", "cc"), name="cc"), subject)
     assert not state.shares
     assert not state.moves
-    assert state.own().keys() == state.arrays().keys()
+    assert state.island_arrays().keys() == state.arrays().keys()
     assert state.changes() == {}
 
 
@@ -80,7 +79,7 @@ def test_kept_logits_of_two_legs(subject: tuple[Target, ArraySource]) -> None:
         state.keep(trace(state, subject, rows))
         whole.learn(state.changes())
     assert whole.value() == 30 + 3 + 2
-    assert KeepAll().own() == {}
+    assert KeepAll().island_arrays() == {}
 
 
 def test_every_guide_says_what_its_islands_do() -> None:

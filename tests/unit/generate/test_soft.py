@@ -16,7 +16,7 @@ from neurotest.campaign import fuzz
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
-from neurotest.generate.fuzz.soft import SoftState
+from neurotest.generate.fuzz.soft import _SoftState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import build_oracles
@@ -98,11 +98,11 @@ def plain(module: nn.Sequential, guide: str, seed: Tensor, mutant: Tensor) -> fl
     return total / 2
 
 
-def run(guide: str, outputs: int = 20) -> tuple[Fuzzer, list[Any], SoftState, Target]:
+def run(guide: str, outputs: int = 20) -> tuple[Fuzzer, list[Any], _SoftState, Target]:
     target, source, train = subject()
     judges = build_oracles(target, "label")
     state = build_guide(guide).start(Context(target=target, train=train, cache=True), source)
-    assert isinstance(state, SoftState)
+    assert isinstance(state, _SoftState)
     options = Settings(mutations=Rules95(bilateral=False), every_fault=False, batch=16)
     seeds = choose_seeds(target, source, judges)
     with Fuzzer(target, seeds, state, judges, options, Budget(outputs=outputs, forwards=20_000)) as fuzzer:
@@ -133,8 +133,8 @@ def test_tau_is_the_lower_quartile_over_all_rules_and_is_read_from_the_cache() -
     context = Context(target=target, train=train, cache=True)
     for guide in ("path:gradient,per_class=3", "activation:per_class=3"):
         one, again = (build_guide(guide).start(context, source) for _ in range(2))
-        assert isinstance(one, SoftState)
-        assert isinstance(again, SoftState)
+        assert isinstance(one, _SoftState)
+        assert isinstance(again, _SoftState)
         assert one.tau == again.tau
         assert one.ready.threshold is not None
         assert one.ready.threshold.pairs == 9 * 95
@@ -146,7 +146,7 @@ def test_no_guide_knows_the_prediction() -> None:
     """Logits that say something else change nothing."""
     target, source, train = subject()
     state = build_guide("activation:tau=0.5").start(Context(target=target, train=train), source)
-    assert isinstance(state, SoftState)
+    assert isinstance(state, _SoftState)
     reader: Any = state.ready.reader
     one = reader.references(target.prepare(source.read(np.arange(8))))
     with torch.inference_mode():

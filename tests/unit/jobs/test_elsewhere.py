@@ -18,7 +18,7 @@ from neurotest.campaign import replay, shrink
 from neurotest.errors import BadInput
 from neurotest.jobs import stored
 from neurotest.jobs.stored import named_code
-from neurotest.reading import elsewhere
+from neurotest.reading import untrusted_run
 from neurotest.semantics.describe.work import recorded
 from neurotest.target import load
 
@@ -78,9 +78,9 @@ def test_a_network_that_an_oracle_names_is_not_loaded(spelling: str, tmp_path: P
     built = registry.build("oracle", oracle)
     assert f"py:{tmp_path / 'evil'}.py:build" in built.other.split("+")
     assert f"py:{tmp_path / 'evil'}.py:build" in named_code({"oracle": [oracle]})
-    with elsewhere("sent"), pytest.raises(BadInput, match="made elsewhere and names"):
+    with untrusted_run("sent"), pytest.raises(BadInput, match="made elsewhere and names"):
         registry.build("oracle", oracle)
-    with elsewhere("sent"), pytest.raises(BadInput, match="made elsewhere and names the network"):
+    with untrusted_run("sent"), pytest.raises(BadInput, match="made elsewhere and names the network"):
         built.begin(load("zoo:mnist-lenet1"))
     assert not (tmp_path / "ran").exists()
 

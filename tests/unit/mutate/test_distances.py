@@ -8,8 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neurotest.mutate.distances import SAME, changed, distances
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import SAME, changed, distances, from_unit, to_unit
 from neurotest.mutate.validity import Validity
 
 pytestmark = pytest.mark.by_hand

@@ -21,7 +21,7 @@ from neurotest.errors import BadInput
 from neurotest.levels import EIGHT
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Draws
-from neurotest.mutate.chain import Chain, Step
+from neurotest.mutate.chain import Chain, Mutation
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import Rotation
 from neurotest.runs.store import Run
@@ -208,7 +208,7 @@ def test_steps_leave_out_unused_columns() -> None:
     kind = np.array([NSS.names.index("rotation"), NSS.names.index("shift")], dtype=np.int8)
     draws = Draws(NSS.names, kind, np.array([[12.0, 0.0], [0.1, -0.1]]))
     steps: list[Chain] = [(chains.step(NSS, draws, i),) for i in range(2)]
-    assert steps == [(Step("rotation", (12.0,)),), (Step("shift", (0.1, -0.1)),)]
+    assert steps == [(Mutation("rotation", (12.0,)),), (Mutation("shift", (0.1, -0.1)),)]
     assert torch.equal(chains.replay(NSS, pictures(2), steps), NSS.apply(pictures(2), draws))
 
 

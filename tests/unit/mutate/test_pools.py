@@ -10,9 +10,8 @@ from neurotest import registry, rng
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
-from neurotest.mutate import pools
-from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate import nss
+from neurotest.mutate.nss import NssMutations, nss_pool
 
 
 def source(n: int = 40) -> ArraySource:
@@ -52,7 +51,7 @@ def test_a_pool_is_a_function_of_its_seed() -> None:
 
 def test_chunks_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = nss_pool(source=source(), seed=1).ids()
-    monkeypatch.setattr(pools, "VALUES", 7 * 8 * 8)
+    monkeypatch.setattr(nss, "VALUES_AT_ONCE", 7 * 8 * 8)
     assert np.array_equal(nss_pool(source=source(), seed=1).ids(), whole)
 
 

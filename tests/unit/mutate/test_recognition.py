@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from neurotest.mutate.chain import Step, replay
-from neurotest.mutate.recognition import Recogniser, Recognition, moves, undone
+from neurotest.mutate import recognition
+from neurotest.mutate.chain import Mutation, replay
+from neurotest.mutate.recognition import Recognition, _moves, _Recogniser, _undone
 from neurotest.mutate.rules import Rules95
 
 pytestmark = pytest.mark.by_hand
@@ -45,7 +46,7 @@ def test_mutants_are_recognised_and_ruins_are_not(learned: Recognition) -> None:
     x, classes = figures(60)
     roots = np.arange(60)
     assert float((learned.classes(x, [()] * 60, roots) == classes).mean()) > 0.9
-    chains = [(Step("rotation", (20.0,)), Step("brightness", (60.0,)))] * 60
+    chains = [(Mutation("rotation", (20.0,)), Mutation("brightness", (60.0,)))] * 60
     assert float((learned.classes(replay(RULES, x, chains), chains, roots) == classes).mean()) > 0.85
     for ruin in (torch.zeros_like(x), torch.rand(x.shape, generator=torch.Generator().manual_seed(0))):
         assert float((learned.classes(ruin, [()] * 60, roots) == classes).mean()) < 0.6  # a third by luck
@@ -63,9 +64,7 @@ def test_no_mutant_is_judged_by_a_learner_that_knows_its_seed() -> None:
 
 def test_ridge_regression_against_the_normal_equations() -> None:
     x, classes = figures(30)
-    one = Recogniser.fit(x, classes, 3, np.random.default_rng(0))
-    from neurotest.mutate import recognition
-
+    one = _Recogniser.fit(recognition._looked_at(x), classes, 3, np.random.default_rng(0))
     features = recognition._features(x, one.filters).double().numpy()
     centred = features - features.mean(0)
     y = np.eye(3)[classes]
@@ -78,8 +77,8 @@ def test_ridge_regression_against_the_normal_equations() -> None:
 def test_moves_are_undone_by_hand() -> None:
     """Three pixels to the right and back: the last three columns had left the image."""
     x = torch.rand(1, 1, 20, 20, generator=torch.Generator().manual_seed(1))
-    chain = (Step("translation", (0.15, 0.0)), Step("contrast", (1.0,)))
-    back = undone(replay(RULES, x, [chain], levels=None), moves(RULES, [chain], 20, 20))
+    chain = (Mutation("translation", (0.15, 0.0)), Mutation("contrast", (1.0,)))
+    back = _undone(replay(RULES, x, [chain], levels=None), _moves(RULES, [chain], 20, 20))
     assert torch.allclose(back[..., :17], x[..., :17], atol=1e-5)
     assert float(back[..., 17:].abs().max()) < 1e-5
 
@@ -87,8 +86,8 @@ def test_moves_are_undone_by_hand() -> None:
 @given(angle=st.integers(-30, 29), scale=st.sampled_from([0.8, 0.9, 0.95]))
 @settings(max_examples=15, deadline=None)
 def test_undoing_gives_every_point_back(angle: int, scale: float) -> None:
-    chain = (Step("rotation", (float(angle),)), Step("blur", (1.0,)), Step("scale", (scale,)))
-    matrix = moves(RULES, [chain, ()], 28, 28)
+    chain = (Mutation("rotation", (float(angle),)), Mutation("blur", (1.0,)), Mutation("scale", (scale,)))
+    matrix = _moves(RULES, [chain, ()], 28, 28)
     assert torch.equal(matrix[1], torch.eye(3, dtype=torch.float64))
     middle = torch.tensor([13.5, 13.5, 1.0], dtype=torch.float64)
     assert torch.allclose(matrix[0] @ middle, middle)

@@ -14,11 +14,11 @@ from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
-from neurotest.mutate.chain import REGION, Step
+from neurotest.mutate.chain import REGION, Mutation
 from neurotest.mutate.mild import CHANGES, MildMutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98, TensorFuzzMutations
-from neurotest.mutate.style import AdaIN, StyleImages, fourier, generated_style, lab, textured
+from neurotest.mutate.style import AdaIN, StyleImages, _generated_style, fourier, lab, textured
 from neurotest.mutate.validity import Validity
 
 pytestmark = pytest.mark.by_hand
@@ -36,7 +36,7 @@ def uniforms(n: int, seed: int = 1) -> np.ndarray:
 
 
 def one(mutations: Mutations, name: str, x: torch.Tensor, *parameters: float) -> torch.Tensor:
-    return chains.replay(mutations, x, [(Step(name, parameters),)] * len(x))
+    return chains.replay(mutations, x, [(Mutation(name, parameters),)] * len(x))
 
 
 def test_rules95_has_71_affine_and_24_pixel_rules_and_rules98_three_more() -> None:
@@ -129,7 +129,7 @@ def test_deep_chains_replay(seed: int, depth: int) -> None:
 
 def test_a_region_restores_the_seed_around_it() -> None:
     x = images(1)
-    chain = (Step("brightness", (70.0,)), Step(REGION, (2.0, 3.0, 4.0, 5.0)))
+    chain = (Mutation("brightness", (70.0,)), Mutation(REGION, (2.0, 3.0, 4.0, 5.0)))
     out = chains.replay(Rules95(), x, [chain])
     changed = (out != x)[0, 0]
     assert changed[2:6, 3:8].any()
@@ -225,14 +225,14 @@ def test_presets() -> None:
 @pytest.mark.parametrize("transfer", [lab, fourier, textured])
 def test_style_changes_more_with_strength_and_nothing_without(transfer: object) -> None:
     content = images(2, 3)
-    style = torch.stack([generated_style(3, 14, 14), generated_style(4, 14, 14)])
+    style = torch.stack([_generated_style(3, 14, 14), _generated_style(4, 14, 14)])
     far = [float((transfer(content, style, torch.full((2, 1, 1, 1), s)) - content).abs().mean()) for s in (0.0, 0.4, 0.8)]
     assert far[0] == pytest.approx(0, abs=2e-3)
     assert far[0] < far[1] < far[2]
 
 
 def test_lab_takes_over_the_styles_mean() -> None:
-    content, style = images(1, 3) * 0.4 + 0.3, torch.stack([generated_style(2, 14, 14)]) * 0.4 + 0.3
+    content, style = images(1, 3) * 0.4 + 0.3, torch.stack([_generated_style(2, 14, 14)]) * 0.4 + 0.3
     out = lab(content, style, torch.ones(1, 1, 1, 1))
     before, after = ((t.mean((2, 3)) - style.mean((2, 3))).abs().sum() for t in (content, out))
     assert float(after) < float(before)

@@ -14,7 +14,7 @@ from PIL import Image
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.mutate import shifts
-from neurotest.mutate.shifts import Coarse, CorruptionMutations, Fog, Gamma, Jpeg, NormalNoise, Occlusion, ViewMutations
+from neurotest.mutate.shifts import CorruptionMutations, ViewMutations, _Coarse, _Fog, _Gamma, _Jpeg, _NormalNoise, _Occlusion
 
 pytestmark = pytest.mark.by_hand
 
@@ -33,7 +33,7 @@ def row(*values: float) -> torch.Tensor:
 def test_coarse_by_hand() -> None:
     """Squares of two; the fifth row and column are no whole square."""
     x = torch.arange(25.0).reshape(1, 1, 5, 5) / 25
-    out = Coarse().apply(x, row(2))[0, 0]
+    out = _Coarse().apply(x, row(2))[0, 0]
     assert out[0, 0] == out[1, 1] == pytest.approx((0 + 1 + 5 + 6) / 4 / 25)
     assert out[2, 3] == pytest.approx((12 + 13 + 17 + 18) / 4 / 25)
     assert torch.equal(out[4], x[0, 0, 4])
@@ -41,14 +41,14 @@ def test_coarse_by_hand() -> None:
 
 def test_gamma_and_fog_by_hand() -> None:
     x = torch.tensor([[[[0.25, 1.0]]]])
-    assert Gamma().apply(x, row(2.0)).flatten().tolist() == [0.0625, 1.0]
-    assert Gamma().at(np.array([[0.25, 0.0], [0.75, 0.0]])).tolist() == [[pytest.approx(0.4)], [pytest.approx(3.5)]]
-    assert Fog().apply(x, row(0.5, 0.5)).flatten().tolist() == [0.375, 0.75]
+    assert _Gamma().apply(x, row(2.0)).flatten().tolist() == [0.0625, 1.0]
+    assert _Gamma().at(np.array([[0.25, 0.0], [0.75, 0.0]])).tolist() == [[pytest.approx(0.4)], [pytest.approx(3.5)]]
+    assert _Fog().apply(x, row(0.5, 0.5)).flatten().tolist() == [0.375, 0.75]
 
 
 def test_occlusion_hides_one_square_of_one_grey() -> None:
     x = torch.full((1, 3, 8, 8), 2.0)  # no grey is 2
-    out = Occlusion().apply(x, row(0.5, 7))
+    out = _Occlusion().apply(x, row(0.5, 7))
     rows, columns = np.nonzero((out[0, 0] != 2).numpy())
     assert (rows.max() - rows.min() + 1, columns.max() - columns.min() + 1, len(rows)) == (4, 4, 16)
     assert len(out[out != 2].unique()) == 1
@@ -56,13 +56,13 @@ def test_occlusion_hides_one_square_of_one_grey() -> None:
 
 def test_jpeg_equals_a_file_written_one_by_one() -> None:
     x = images(3, 3, 16)
-    out = Jpeg().apply(x, torch.tensor([[5.0], [10.0], [24.0]]))
+    out = _Jpeg().apply(x, torch.tensor([[5.0], [10.0], [24.0]]))
     for one, back, quality in zip(x, out, (5, 10, 24), strict=True):
         file = io.BytesIO()
         Image.fromarray((one.permute(1, 2, 0).numpy() * 255).round().astype(np.uint8)).save(file, "JPEG", quality=quality)
         assert np.array_equal((back.permute(1, 2, 0).numpy() * 255).round(), np.asarray(Image.open(file)))
     with pytest.raises(BadInput, match="not 2 channels"):
-        Jpeg().apply(images(1, 2), row(10.0))
+        _Jpeg().apply(images(1, 2), row(10.0))
 
 
 @settings(max_examples=30, deadline=None)
@@ -72,7 +72,7 @@ def test_grey_pictures_of_one_file_equal_files_of_one_picture(height: int, width
     random = rng.stream("test.shifts.jpeg", seed)
     pixels = random.integers(0, 256, (len(qualities), height, width)).astype(np.uint8)
     pixels[::2] = 255 * (np.arange(width) > width // 2)
-    out = Jpeg().apply(torch.from_numpy(pixels)[:, None] / 255, torch.tensor(qualities, dtype=torch.float64)[:, None])
+    out = _Jpeg().apply(torch.from_numpy(pixels)[:, None] / 255, torch.tensor(qualities, dtype=torch.float64)[:, None])
     for one, back, quality in zip(pixels, out[:, 0], qualities, strict=True):
         file = io.BytesIO()
         Image.fromarray(one).save(file, "JPEG", quality=quality)
@@ -81,16 +81,16 @@ def test_grey_pictures_of_one_file_equal_files_of_one_picture(height: int, width
 
 def test_a_large_number_of_grey_pictures_is_spread_over_files(monkeypatch: pytest.MonkeyPatch) -> None:
     x, rows = images(9), torch.full((9, 1), 10.0, dtype=torch.float64)
-    together = Jpeg().apply(x, rows)
+    together = _Jpeg().apply(x, rows)
     monkeypatch.setattr(shifts, "TALLEST", 20)  # two pictures of 8 rows
-    assert torch.equal(Jpeg().apply(x, rows), together)
+    assert torch.equal(_Jpeg().apply(x, rows), together)
 
 
 def test_occlusion_and_noise_equal_plain_loops() -> None:
     x, numbers = torch.rand(6, 3, 9, 12, generator=torch.Generator().manual_seed(0)), [3, 2**53 - 1, 5, 0, 5, 77]
     shares = [0.25, 0.3, 0.5, 0.45, 0.26, 1.0]
     parameters = torch.tensor([*zip(shares, numbers, strict=True)], dtype=torch.float64)
-    hidden, noisy = Occlusion().apply(x, parameters), NormalNoise().apply(x, parameters)
+    hidden, noisy = _Occlusion().apply(x, parameters), _NormalNoise().apply(x, parameters)
     for i, (share, number) in enumerate(zip(shares, numbers, strict=True)):
         size = int(share * 9)
         down, right, grey = rng.stream("mutate.occlusion", number).random(3)
@@ -104,7 +104,7 @@ def test_occlusion_and_noise_equal_plain_loops() -> None:
 
 def test_noise_has_the_spread_that_was_drawn() -> None:
     x = torch.full((1, 1, 60, 60), 0.5)
-    assert float((NormalNoise().apply(x, row(0.2, 3)) - x).std()) == pytest.approx(0.2, rel=0.05)
+    assert float((_NormalNoise().apply(x, row(0.2, 3)) - x).std()) == pytest.approx(0.2, rel=0.05)
 
 
 @pytest.mark.parametrize("name", SETS)

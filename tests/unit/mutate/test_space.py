@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from neurotest.levels import EIGHT
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 
 
 def test_rounding_clips_and_agrees_with_reading() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from neurotest.mutate.pixel import Blur
+from neurotest.mutate.operators import Blur
 
 
 @pytest.mark.parametrize("side", [1, 2, 3, 4, 5, 9])

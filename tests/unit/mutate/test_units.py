@@ -12,9 +12,9 @@ from torch import Tensor
 from neurotest import registry
 from neurotest.errors import BadInput
 from neurotest.mutate.base import Draws
-from neurotest.mutate.chain import Step, draws_of
-from neurotest.mutate.pixel import Blur, SharedBlur
-from neurotest.mutate.rules import Rules95, contrast_of
+from neurotest.mutate.chain import Mutation, draws_of
+from neurotest.mutate.operators import Blur
+from neurotest.mutate.rules import Rules95, _contrast_of, _SharedBlur
 from neurotest.mutate.validity import Validity
 
 pytestmark = pytest.mark.by_hand
@@ -27,7 +27,7 @@ def images(n: int, size: int, channels: int = 1, seed: int = 0) -> Tensor:
 
 
 def every_rule(mutations: Rules95) -> Draws:
-    return draws_of(mutations, [Step(family.name, rule) for family in mutations.families for rule in family.rules])
+    return draws_of(mutations, [Mutation(family.name, rule) for family in mutations.families for rule in family.rules])
 
 
 @pytest.mark.parametrize(("size", "channels"), [(28, 1), (32, 3)])
@@ -42,7 +42,7 @@ def test_shifts_by_hand(size: int, pixels: int) -> None:
     """A sixth of the size, in whole pixels: what was at 0 stands there, and black came in."""
     x = images(1, size)
     right = IMAGE.find("translation").rules[4]  # 5 pixels to the right in the papers
-    moved = IMAGE.apply(x, draws_of(IMAGE, [Step("translation", right)]))
+    moved = IMAGE.apply(x, draws_of(IMAGE, [Mutation("translation", right)]))
     assert torch.equal(moved[..., pixels:], x[..., :-pixels])
     assert float(moved[..., :pixels].abs().max()) == 0
 
@@ -50,11 +50,11 @@ def test_shifts_by_hand(size: int, pixels: int) -> None:
 def test_no_shift_of_small_digits_leaves_a_black_picture() -> None:
     x = torch.zeros(1, 1, 8, 8)
     x[..., 1:7, 3:5] = 1.0  # a one
-    rules = [Step("translation", rule) for rule in IMAGE.find("translation").rules]
+    rules = [Mutation("translation", rule) for rule in IMAGE.find("translation").rules]
     out = IMAGE.apply(x.repeat(len(rules), 1, 1, 1), draws_of(IMAGE, rules))
     assert float(out.flatten(1).sum(1).min()) >= 10
     published = Rules95()
-    rules = [Step("translation", rule) for rule in published.find("translation").rules]
+    rules = [Mutation("translation", rule) for rule in published.find("translation").rules]
     out = published.apply(x.repeat(len(rules), 1, 1, 1), draws_of(published, rules))
     assert float(out.flatten(1).sum(1).min()) == 0
 
@@ -66,7 +66,7 @@ def test_a_blur_of_a_larger_image_is_that_of_the_smaller_one(number: int) -> Non
     large = small.repeat_interleave(4, -2).repeat_interleave(4, -1)  # 128 pixels
     parameters = torch.full((2, 1), float(number))
     expected = Blur().apply(small, parameters)
-    blurred = SharedBlur().apply(large, parameters)
+    blurred = _SharedBlur().apply(large, parameters)
     middle = blurred.unflatten(-1, (32, 4)).unflatten(-3, (32, 4))[..., 1:3, :, 1:3].mean((-3, -1))
     assert torch.allclose(middle, expected, atol=0.12)  # interpolated between the middles of squares
     assert float((middle - expected).abs().mean()) < 0.03
@@ -76,7 +76,7 @@ def test_a_blur_of_a_small_image_by_hand() -> None:
     """On 10 pixels every pixel counts for 3 x 3: a mean over 3 keeps a third of a line of one pixel and more."""
     x = torch.zeros(1, 1, 10, 10)
     x[..., 5] = 1.0
-    out = SharedBlur().apply(x, torch.tensor([[1.0]]))  # mean of 3: thirds of the line lose 1/3, 0 and 1/3
+    out = _SharedBlur().apply(x, torch.tensor([[1.0]]))  # mean of 3: thirds of the line lose 1/3, 0 and 1/3
     assert out[0, 0, 4].tolist() == pytest.approx([0, 0, 0, 0, 1 / 9, 7 / 9, 1 / 9, 0, 0, 0], abs=1e-6)
     assert float(Blur().apply(x, torch.tensor([[1.0]]))[0, 0, 4, 5]) == pytest.approx(1 / 3)
 
@@ -84,15 +84,15 @@ def test_a_blur_of_a_small_image_by_hand() -> None:
 def test_brightness_is_a_share_of_the_contrast() -> None:
     x = torch.full((1, 1, 8, 8), 0.5)
     dim = Rules95(units="image", contrast=0.2)
-    draws = draws_of(dim, [Step("brightness", (50.0,))])
+    draws = draws_of(dim, [Mutation("brightness", (50.0,))])
     assert float(dim.apply(x, draws, levels=None)[0, 0, 0, 0]) == pytest.approx(0.5 + 0.2 * 50 / 255)
 
 
 def test_contrast_is_learned_from_the_seeds() -> None:
     full = torch.linspace(0, 1, 28 * 28).reshape(1, 1, 28, 28)
-    assert contrast_of(full) == 1.0
-    assert contrast_of(0.3 + 0.1 * full) == 0.1
-    assert contrast_of(torch.zeros(1, 1, 8, 8)) == 0.05
+    assert _contrast_of(full) == 1.0
+    assert _contrast_of(0.3 + 0.1 * full) == 0.1
+    assert _contrast_of(torch.zeros(1, 1, 8, 8)) == 0.05
     free = Rules95(units="image")
     assert free.fitted(0.2 * full) == Rules95(units="image", contrast=0.2)
     assert free.fitted(0.2 * full).unfitted() == free

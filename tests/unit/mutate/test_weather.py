@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from neurotest import rng
 from neurotest.mutate import weather
-from neurotest.mutate.weather import DepthFog, Rain, WeatherMutations
+from neurotest.mutate.weather import WeatherMutations, _DepthFog, _Rain
 
 pytestmark = pytest.mark.by_hand
 
 
 def test_fog_by_hand() -> None:
     x = torch.zeros(1, 1, 4, 2)
-    out = DepthFog().apply(x, torch.tensor([[0.4]]))
+    out = _DepthFog().apply(x, torch.tensor([[0.4]]))
     # rows at 1/8, 3/8, 5/8, 7/8 of the height: nearness 0, 0, .25, .75; of the veil 1 - .75 x nearness is left
     assert out[0, 0, :, 0].tolist() == pytest.approx([0.75 * 0.4, 0.75 * 0.4, 0.75 * 0.4 * 0.8125, 0.75 * 0.4 * 0.4375])
 
@@ -25,7 +25,7 @@ def test_fog_by_hand() -> None:
 def test_rain_against_a_plain_loop() -> None:
     x = torch.rand(2, 3, 24, 20, generator=torch.Generator().manual_seed(0)) * 0.5
     parameters = torch.tensor([[0.02, 5.0], [0.05, 9.0]], dtype=torch.float64)
-    out = Rain().apply(x, parameters)
+    out = _Rain().apply(x, parameters)
     length, side = 3, 3
     for i, (share, number) in enumerate(parameters.tolist()):
         random = next(iter(rng.streams("mutate.rain", [int(number)])))

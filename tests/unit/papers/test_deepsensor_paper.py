@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from neurotest import registry
 from neurotest.generate.swarm import Ball, Problem
-from neurotest.generate.swarm.excitability import ByShapley, Excitability
+from neurotest.generate.swarm.excitability import Excitability, _ByShapley
 from neurotest.generate.swarm.settings import PRESETS
 from neurotest.target import Target
 from neurotest.target.load import load
@@ -111,7 +111,7 @@ def test_excitability_is_equations_3_to_6() -> None:
     preset = registry.build("fitness", str(PRESETS["excitability-paper"]["fitness"]))
     assert (preset.estimate, preset.value, preset.lam, preset.layers) == ("shapley", "count", 0.5, "every")
     measure = Excitability(**{**vars(preset), "orders": 400}).begin(problem)
-    assert isinstance(measure, ByShapley)
+    assert isinstance(measure, _ByShapley)
     assert len(measure.players) == 4
     with measure:
         fitness, _ = measure(moved, torch.zeros(3, dtype=torch.long))

@@ -18,7 +18,7 @@ from neurotest.campaign.store import Store
 from neurotest.data.source import ArraySource
 from neurotest.executor import Executor, _current
 from neurotest.measure.answers import answers
-from neurotest.pieces import PER, pieces
+from neurotest.pieces import PIECE_BATCHES, pieces
 from neurotest.select.api import compare
 from neurotest.semantics.exemplars import Exemplars
 
@@ -97,7 +97,7 @@ def test_pieces_follow_an_order() -> None:
     order = np.array([8, 0, 7, 1, 6])
     parts = list(pieces(source, 1, order=order, per=2))
     assert [part.source.read(np.arange(len(part.source))).ravel().tolist() for part in parts] == [[8, 0], [7, 1], [6]]
-    assert PER >= 1
+    assert PIECE_BATCHES >= 1
 
 
 def test_a_swarm_finds_the_same_faults(parallel: Executor, tmp_path: Path) -> None:

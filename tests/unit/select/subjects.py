@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from neurotest import rng
 from neurotest.data.source import ArraySource, Source
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import nss_pool
 from neurotest.select import Selection
 from neurotest.target import Target
 

@@ -69,7 +69,7 @@ def test_against_scikit_learn_in_any_batch(seed: int, k: int) -> None:
 
 
 def test_unsteady_against_a_plain_loop() -> None:
-    from neurotest.mutate.pixel import WhiteNoise
+    from neurotest.mutate.operators import WhiteNoise
     from neurotest.select.partners import NOISE
 
     network, x = target(), np.random.default_rng(0).random((5, 2)).astype(np.float32)

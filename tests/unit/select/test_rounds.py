@@ -12,7 +12,7 @@ from neurotest import rng, zoo
 from neurotest.data.source import ArraySource
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import nss_pool
 from neurotest.runs.store import Run
 from neurotest.select import exchange, select
 from neurotest.select.adaptive import labelling, loop, rounds, stored

@@ -10,8 +10,7 @@ from torch import nn
 from neurotest import registry, rng
 from neurotest.data.source import ArraySource, Source
 from neurotest.errors import BadInput
-from neurotest.mutate.nss import NssMutations
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import NssMutations, nss_pool
 from neurotest.select.api import rank, select
 from neurotest.select.scorer import Partner, Pool, sample_first
 from neurotest.select.sensitivity import NSS, _Sensitivity

@@ -13,7 +13,7 @@ from PIL import Image
 
 from neurotest import registry
 from neurotest.generate.fuzz.mutants import Tally
-from neurotest.mutate.chain import Step
+from neurotest.mutate.chain import Mutation
 from neurotest.serve.facts import budget_words, change_words, judged_by, random_words
 from neurotest.serve.media import TIMES, apart, differing, times_of
 
@@ -30,12 +30,12 @@ def test_units(mutations: str, level: str, size: str) -> None:
     steps = (("brightness", (40.0,)), ("brightness", (-20.0,)), ("rotation", (-13.0,)), ("translation", (-1 / 6, 0.0)))
     run: Any = {"config": {"options": {"mutations": mutations}}}
     expected = f"brightness 40{level}, brightness -20{level}, rotation -13°, translation -0.167 0{size}"
-    assert change_words(run, tuple(Step(*step) for step in steps)) == expected
+    assert change_words(run, tuple(Mutation(*step) for step in steps)) == expected
 
 
 def test_units_where_the_set_is_unknown() -> None:
     run: Any = {"config": {"options": "damaged"}}
-    assert change_words(run, (Step("brightness", (40.0,)), Step("rotation", (12.5,)))) == "brightness 40, rotation 12.5°"
+    assert change_words(run, (Mutation("brightness", (40.0,)), Mutation("rotation", (12.5,)))) == "brightness 40, rotation 12.5°"
 
 
 def test_judges() -> None:

@@ -59,7 +59,7 @@ def test_a_batch_of_maps_comes_in_several_steps(monkeypatch: pytest.MonkeyPatch)
     ours, source, want = target(), neurotest.data(pictures()), Want(keep="map", inputs=True)
     with Probe(ours, want) as probe:
         values = sum(math.prod(layer.input_shape) for layer in probe.layers(want))
-        monkeypatch.setattr(scan, "RECORDED", 4 * values * 7)
+        monkeypatch.setattr(scan, "RECORDED_BYTES", 4 * values * 7)
         assert recorded_at_once(probe) == 7
     sizes: list[int] = []
     rows: list[torch.Tensor] = []
@@ -75,7 +75,7 @@ def test_a_batch_of_maps_comes_in_several_steps(monkeypatch: pytest.MonkeyPatch)
 
 def test_coverage_is_the_same_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = neurotest.cover(target(), pictures(), "nc:0.1", neuron="unit", batch=15, cache=False)
-    monkeypatch.setattr(scan, "RECORDED", 1)
+    monkeypatch.setattr(scan, "RECORDED_BYTES", 1)
     parts = neurotest.cover(target(), pictures(), "nc:0.1", neuron="unit", batch=15, cache=False)
     assert whole["nc:0.1"].value == parts["nc:0.1"].value
     assert whole["nc:0.1"].growth == parts["nc:0.1"].growth
@@ -90,7 +90,7 @@ def test_samples_of_exemplars_stay_within_their_bound() -> None:
 
 def test_fewer_photographs_are_handled_at_once() -> None:
     assert at_once(torch.empty(5, 1, 28, 28)) == 500
-    assert at_once(torch.empty(5, 3, 224, 224)) == recognition.VALUES // (3 * 224 * 224) == 111
+    assert at_once(torch.empty(5, 3, 224, 224)) == recognition.VALUES_AT_ONCE // (3 * 224 * 224) == 111
 
 
 def test_one_seed_per_class_teaches_no_learner() -> None:
@@ -106,8 +106,8 @@ def test_one_seed_per_class_teaches_no_learner() -> None:
 
 def test_few_positions_of_a_photograph_are_judged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, seeds = target(), torch.rand(2, 3, 10, 10)
-    assert engine.positions_at_once(ours, seeds) > 1 << 60  # no photograph
+    assert engine._positions_at_once(ours, seeds) > 1 << 60  # no photograph
     monkeypatch.setattr(engine, "PHOTOGRAPH", 10)
     values = sum(math.prod(layer.shape) for layer in ours.survey().layers)
     monkeypatch.setattr(engine, "MEMORY", 8 * values * 5)
-    assert engine.positions_at_once(ours, seeds) == 5
+    assert engine._positions_at_once(ours, seeds) == 5

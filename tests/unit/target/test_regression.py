@@ -136,14 +136,14 @@ def test_descriptions_that_do_not_fit(options: dict[str, Any], sentence: str) ->
 
 def test_several_quantities_are_refused() -> None:
     two = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 2)).eval(), outputs="regression", span=SPAN, size=(1, 6, 6))
-    with pytest.raises(BadInput, match="one quantity per input, but the network returns 2"):
+    with pytest.raises(BadInput, match="one value per input, but the network returns 2"):
         neurotest.cover(two, frames()[0], "nlc", cache=False)
 
 
 def test_quantities_are_no_labels_of_a_classifier() -> None:
     x, y = frames()
     classifier = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).eval(), size=(1, 6, 6))
-    with pytest.raises(BadInput, match="is a quantity: for a network that predicts one pass --outputs regression"):
+    with pytest.raises(BadInput, match="is a regression value: for a network that predicts one pass --outputs regression"):
         neurotest.select(classifier, (x, y), "deepgini", 5)
     with pytest.raises(BadInput, match=r"save y.astype\(int\)"):
         neurotest.select(classifier, (x, np.ones(40)), "deepgini", 5)
@@ -204,7 +204,7 @@ def test_neighbours_learn_from_quantities() -> None:
 @pytest.mark.parametrize("method", ["deepgini", "maxp", "margin", "entropy", "ats", "adaptive", "prior-only"])
 def test_methods_of_probabilities_refuse_in_one_sentence(method: str) -> None:
     x, y = frames()
-    with pytest.raises(BadInput, match=r"predicts a quantity: use disagreement \(with --train DATA\), or another"):
+    with pytest.raises(BadInput, match=r"predicts a regression value: use disagreement \(with --train DATA\), or another"):
         neurotest.select(target(), (x, y), method, 5, train=(x, y))
 
 
@@ -308,9 +308,9 @@ def test_metamorphic_bounds_by_hand() -> None:
 
 def test_bounds_are_for_quantities() -> None:
     classifier = neurotest.load(nn.Sequential(nn.Flatten(), nn.Linear(36, 3)).eval(), size=(1, 6, 6))
-    with pytest.raises(BadInput, match="a bound is for quantities"):
+    with pytest.raises(BadInput, match="a bound is for regression values"):
         build_oracles(classifier, "metamorphic:5%")
-    with pytest.raises(BadInput, match="a share of a span is for quantities"):
+    with pytest.raises(BadInput, match="a share of a span is for regression values"):
         build_oracles(classifier, "regression:5%")
     with pytest.raises(BadInput, match="they cannot be compared"):
         Differential(other=classifier).begin(target())

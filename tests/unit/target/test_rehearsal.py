@@ -312,29 +312,6 @@ def test_every_size_of_inputs_is_tried(tmp_path: Path, runs: Any) -> None:
     assert runs == [(3, 9, 9), (3, 14, 14)]
 
 
-def test_weights_arrive_as_they_are(tmp_path: Path) -> None:
-    """Views of one storage, other orders, tied and empty tensors, in the other process as here."""
-    import io
-    import pickle
-
-    shared = torch.arange(24, dtype=torch.float64)
-    tied = nn.Parameter(torch.rand(2, 3, 4, 5).contiguous(memory_format=torch.channels_last))
-    tensors = [shared.view(4, 6).t(), shared[3:7], tied, tied, torch.empty(0, 5), torch.tensor([True, False])]
-    tensors += [torch.tensor(2 + 1j), torch.rand(1).expand(3), torch.rand(3).to(torch.bfloat16)]
-    out = io.BytesIO()
-    rehearsal._Pickler(out).dump(tensors)
-    again = pickle.loads(out.getvalue())
-    for one, other in zip(tensors, again, strict=True):
-        assert torch.equal(one, other)
-        assert (one.dtype, one.stride(), one.requires_grad, type(one)) == (
-            other.dtype,
-            other.stride(),
-            other.requires_grad,
-            type(other),
-        )
-    assert again[2] is again[3]
-
-
 def test_workers_do_not_try_it_again(
     members: dict[str, bytes], tmp_path: Path, runs: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from torch import nn
 
 import neurotest
 from neurotest.errors import BadInput
-from neurotest.scan import remarks, rounding
+from neurotest.scan import _rounding, remarks
 from neurotest.target import Probe, Target, Want, speed
 from neurotest.target.spec import TargetSpec
 
@@ -73,10 +73,10 @@ def test_the_share_of_changed_predictions_is_said(processor: None) -> None:
     x = pictures()
     ours, source = target(precision="bfloat16"), neurotest.data(x)
     changed = int((ours.logits(ours.prepare(x)).argmax(1) != target().logits(ours.prepare(x)).argmax(1)).sum())
-    (sentence,) = rounding(ours, source)
+    (sentence,) = _rounding(ours, source)
     assert sentence == f"precision bfloat16 changes {changed} of 20 predictions ({changed / 20:.1%})."
     assert sentence in remarks(ours, source)
-    assert rounding(target(), source) == []
+    assert _rounding(target(), source) == []
 
 
 def test_both_are_stored_with_a_run(processor: None) -> None:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from neurotest import zoo
 from neurotest.data.spec import data
-from neurotest.generate.gradient.diversity import Diversity
-from neurotest.generate.gradient.engine import Engine
+from neurotest.generate.gradient.engine import Diversity, Engine
 from neurotest.target import Probe, Target
 from neurotest.target.load import load
 from neurotest_lab.bench.ratio import Pair, passes

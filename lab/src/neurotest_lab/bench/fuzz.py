@@ -16,7 +16,7 @@ from neurotest.generate.fuzz import Budget, Fuzzer, Seeds, Settings, build_guide
 from neurotest.generate.fuzz.guides import Guide, GuideState, RandomGuide
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.measure.context import Context
-from neurotest.mutate.pixel import BILATERAL, Blur
+from neurotest.mutate.operators import BILATERAL, Blur
 from neurotest.mutate.rules import Rules95
 from neurotest.oracles import Oracles, build_oracles
 from neurotest.target import Probe

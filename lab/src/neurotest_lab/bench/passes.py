@@ -10,7 +10,7 @@ from torch import Tensor
 
 from neurotest import zoo
 from neurotest.data.spec import data
-from neurotest.mutate.pools import nss_pool
+from neurotest.mutate.nss import nss_pool
 from neurotest.select import select
 from neurotest.target import Probe, Target, Want
 from neurotest.target.load import load

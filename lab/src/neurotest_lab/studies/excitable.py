@@ -15,7 +15,7 @@ from neurotest.attribute.shapley.estimate import permutation
 from neurotest.attribute.shapley.game import Game
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Settings
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Target
 from neurotest_lab.studies.frame import Row, spread
 from neurotest_lab.studies.suites import PAPERS

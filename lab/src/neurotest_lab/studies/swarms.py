@@ -17,7 +17,7 @@ from neurotest.files import one_at_a_time
 from neurotest.generate.swarm import PRESETS, Ball, Problem, Settings, Swarm, Trajectory
 from neurotest.images import Preprocess
 from neurotest.levels import EIGHT, SIXTEEN, Levels
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Target
 from neurotest.target.failures import gradient
 from neurotest.train.subjects import train_faulty

@@ -44,15 +44,15 @@ class Adapt(DLFuzz):
     population: int = setting(24, "24")
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
-        return Evolving(ensemble.neurons[0], self.population, random)
+        return _Evolving(ensemble.neurons[0], self.population, random)
 
 
-class Evolving:
+class _Evolving:
     """The population, what each strategy has covered, and the features that change as testing goes on."""
 
     def __init__(self, neurons: Neurons, population: int, random: int) -> None:
         self.random, self.generation, self.used = random, 0, 0
-        self.fixed = constant_features(neurons)
+        self.fixed = _constant_features(neurons)
         self.strategies = rng.stream("diff.adapt", random, 0).uniform(-1, 1, (population, FEATURES))
         self.covered = np.zeros((population, len(neurons)), dtype=bool)
         self.past = (np.empty((0, FEATURES)), np.empty((0, len(neurons)), dtype=bool))
@@ -62,7 +62,7 @@ class Evolving:
     def choose(self, counts: NDArray[np.int64], scaled: Numbers, uniforms: Numbers, m: int) -> Chosen:
         if self.used >= len(self.strategies):
             self._evolve()
-        features = np.hstack([self.fixed, changing_features(counts, self.failing)])
+        features = np.hstack([self.fixed, _changing_features(counts, self.failing)])
         scores = self.strategies @ features.T  # (population, neurons)
         self.which = (self.used + np.arange(len(scaled))) % len(self.strategies)
         self.used += len(scaled)
@@ -79,7 +79,7 @@ class Evolving:
         size = len(self.strategies)
         candidates = np.vstack([self.past[0], self.strategies])[-MEMORY * size :]
         covered = np.vstack([self.past[1], self.covered])[-MEMORY * size :]
-        parents = candidates[cover_most(covered, max(1, size // 2))]
+        parents = candidates[_cover_most(covered, max(1, size // 2))]
         stream = rng.stream("diff.adapt", self.random, self.generation)
         pairs = parents[stream.integers(len(parents), size=(size, 2))]
         mixed = np.where(stream.random((size, FEATURES)) < 0.5, pairs[:, 0], pairs[:, 1])
@@ -89,9 +89,13 @@ class Evolving:
 
     def arrays(self) -> Arrays:
         return {
-            "strategies": self.strategies, "strategy_covered": self.covered, "past": self.past[0], "past_covered": self.past[1],
-            "failing": self.failing, "adapted": np.array([self.generation, self.used]),
-        }  # fmt: skip
+            "strategies": self.strategies,
+            "strategy_covered": self.covered,
+            "past": self.past[0],
+            "past_covered": self.past[1],
+            "failing": self.failing,
+            "adapted": np.array([self.generation, self.used]),
+        }
 
     def restore(self, arrays: Arrays) -> None:
         self.strategies, self.covered = arrays["strategies"], arrays["strategy_covered"]
@@ -99,7 +103,7 @@ class Evolving:
         self.generation, self.used = (int(n) for n in arrays["adapted"])
 
 
-def cover_most(covered: Covered, n: int) -> NDArray[np.int64]:
+def _cover_most(covered: Covered, n: int) -> NDArray[np.int64]:
     """n rows, one after the other the one that adds most to those before it; the earlier of two equal ones."""
     left, chosen = covered.copy(), []
     free = np.ones(len(covered), dtype=bool)
@@ -112,7 +116,7 @@ def cover_most(covered: Covered, n: int) -> NDArray[np.int64]:
     return np.array(chosen, dtype=np.int64)
 
 
-def constant_features(neurons: Neurons) -> Numbers:
+def _constant_features(neurons: Neurons) -> Numbers:
     """(neurons, 17): which quarter of the layers, which band of weights, which kind of layer."""
     features = np.zeros((len(neurons), 17))
     rows = np.arange(len(neurons))
@@ -124,7 +128,7 @@ def constant_features(neurons: Neurons) -> Numbers:
     return features
 
 
-def changing_features(counts: NDArray[np.int64], failing: NDArray[np.bool_]) -> Numbers:
+def _changing_features(counts: NDArray[np.int64], failing: NDArray[np.bool_]) -> Numbers:
     """(neurons, 12): covered by a failing input, never covered, and else which tenth by how often it was."""
     features = np.zeros((len(counts), 12))
     features[failing, 0] = 1

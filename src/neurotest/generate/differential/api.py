@@ -17,13 +17,11 @@ from neurotest.audio import is_audio
 from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, answers, apart, left, rows_of
-from neurotest.generate.differential.method import Method, Outcome, Search
+from neurotest.generate.differential.ensemble import BatchOutputs, Ensemble, Method, Search, answers, apart, left, rows_of
 from neurotest.generate.differential.result import DiffResult
 from neurotest.generate.fuzz.seeds import Seeds, choose_seeds
-from neurotest.generate.gradient.engine import ENOUGH
-from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import Control, Quantities
+from neurotest.generate.gradient.engine import FLAT_INPUTS
+from neurotest.generate.suite import RandomControl, RegressionValues, shuffle
 from neurotest.generate.work import Batches, old_method
 from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import with_options
@@ -31,8 +29,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_targets
 from neurotest.jobs.work import resume_job, run_job
-from neurotest.mutate.distances import SAME, distances
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import SAME, distances, from_unit, to_unit
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress, fit
@@ -90,8 +87,8 @@ def deepxplore_suite(
 
 
 def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, batch: int) -> tuple[Seeds, int]:
-    """Seeds for which all targets predict one class (or quantities within the tolerance of the first), the right one unless
-    `keep_wrong`, and how many the targets differ on."""
+    """Seeds for which all targets predict one class (or regression values within the tolerance of the first), the right one
+    unless `keep_wrong`, and how many the targets differ on."""
     seeds = choose_seeds(targets[0], source, keep_wrong=keep_wrong, batch=batch)
     same = np.ones(len(seeds), dtype=bool)
     with torch.inference_mode():
@@ -109,7 +106,7 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
 
 
 def of_seeds(seeds: Seeds) -> NDArray[Any]:
-    """(n,) what the first target says of the seeds: classes, or quantities."""
+    """(n,) what the first target says of the seeds: classes, or regression values."""
     return seeds.roots.predicted if seeds.values is None else seeds.values
 
 
@@ -158,7 +155,7 @@ class _Diff(Batches[DiffResult]):
         first = next((target for target in targets if target.shape is not None), targets[0])
         source = open_data(first, seeds, limit=settings.limit)
         check_targets(targets, method, source)
-        method.check(source.shape, sound=is_audio(source.dtype, source.shape))
+        method.check(source.shape, audio=is_audio(source.dtype, source.shape))
         for target in targets:
             target.survey().find(method.layers)  # a missing layer is refused before a run is made
         chosen, disagreed = agreeing(targets, source, keep_wrong=settings.keep_wrong, batch=settings.batch)
@@ -170,7 +167,7 @@ class _Diff(Batches[DiffResult]):
             if self.done:
                 search.restore(self.done[-1])
                 ensemble.restore(self.done[-1]["counts_of_passes"])
-            self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:ENOUGH], self.target.device))
+            self._masked = ensemble.masked(self.seeds.unit(self.seeds.x[:FLAT_INPUTS], self.target.device))
             one = functools.partial(self._one, ensemble, search)
             self.each(one, lambda last: ensemble.refuse_flat(last=last), run, progress)
             return self._result(ensemble, search)
@@ -197,13 +194,13 @@ class _Diff(Batches[DiffResult]):
         expected, tolerance = of_seeds(self.seeds)[rows], self.target.tolerance
         changed = arrays["distance"][:, 2] > SAME
         first, noisy = (deviant(said, expected, tolerance) for said in (predictions, noise))
-        quantities = Quantities.of(self.seeds, first, rows)
+        quantities = RegressionValues.of(self.seeds, first, rows)
         scanned = len(self.source) + (len(self.targets) - 1) * (len(self.seeds) + self.disagreed)
         return DiffResult(
             attack=self.method.name, diversity=None, x=arrays["x"], seeds=self.seeds.x[rows],
             positions=self.seeds.positions[rows], expected=self.seeds.roots.predicted[rows], predicted=self._classes(first, rows),
             fault=differs(predictions, expected, tolerance) & changed, distance=arrays["distance"], quantities=quantities,
-            control=Control(arrays["random"], self._classes(noisy, rows), differs(noise, expected, tolerance) & changed),
+            control=RandomControl(arrays["random"], self._classes(noisy, rows), differs(noise, expected, tolerance) & changed),
             left=left(predictions, expected[:, None], tolerance),
             unstable=sum(int(part["unstable"]) for part in self.done), forwards=ensemble.forwards + scanned,
             backwards=ensemble.backwards, notes=self._notes(ensemble), predictions=predictions, steps=arrays["steps"],
@@ -212,7 +209,7 @@ class _Diff(Batches[DiffResult]):
         )  # fmt: skip
 
     def _classes(self, said: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Classes as they are; quantities as the bins they count as beside the answers to the seeds."""
+        """Classes as they are; regression values as the bins they count as beside the answers to the seeds."""
         bins = self.target.bins
         return said if bins is None else self.seeds.counted(bins.logits(torch.from_numpy(said)), rows)
 
@@ -233,8 +230,8 @@ def differs(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float 
 
 
 def deviant(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float | None = None) -> NDArray[Any]:
-    """The prediction of the first target that left the seed's class; the class itself where none did. Of quantities that of the
-    target that is farthest from the answer to the seed."""
+    """The prediction of the first target that left the seed's class; the class itself where none did. Of regression values that
+    of the target that is farthest from the answer to the seed."""
     rows = np.arange(len(predictions))
     if tolerance is not None:
         return np.asarray(predictions[rows, np.abs(predictions - expected[:, None]).argmax(1)])
@@ -242,9 +239,9 @@ def deviant(predictions: NDArray[Any], expected: NDArray[Any], tolerance: float 
     return np.where(gone.any(1), predictions[rows, gone.argmax(1)], expected)
 
 
-def _distinct(outcome: Outcome) -> Outcome:
+def _distinct(outcome: BatchOutputs) -> BatchOutputs:
     """Steps that end on the same saved image are one output: the first of them; in the order of the seeds."""
     keys = list(zip(outcome.rows.tolist(), content_ids(outcome.x.cpu().numpy()).tolist(), strict=True))
     first = {key: i for i, key in reversed(list(enumerate(keys)))}
     kept = np.array(sorted(first.values(), key=lambda i: (outcome.rows[i], outcome.steps[i], i)), dtype=np.int64)
-    return Outcome(rows_of(outcome.x, kept), outcome.rows[kept], outcome.steps[kept], outcome.unstable)
+    return BatchOutputs(rows_of(outcome.x, kept), outcome.rows[kept], outcome.steps[kept], outcome.unstable)

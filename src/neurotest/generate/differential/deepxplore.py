@@ -13,8 +13,7 @@ from neurotest import rng
 from neurotest.checks import eps_share, setting
 from neurotest.devices import placed
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Ensemble, Output, apart, pick, rows_of
-from neurotest.generate.differential.method import Method, Outcome
+from neurotest.generate.differential.ensemble import BatchOutputs, Ensemble, Method, Output, apart, pick, rows_of
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
 
@@ -22,7 +21,7 @@ Constraint = Literal["light", "occlusion", "blackout", "free"]
 SIDES = {"occlusion": 10, "blackout": 6}  # of the rectangle, as published for 28 x 28 images
 
 
-def rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64], like: Tensor) -> Tensor:
+def _rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64], like: Tensor) -> Tensor:
     """A rectangle per row of uniform numbers (n, 2), all inside the image: (n, 1, h, w) of 0 and 1."""
     height, width = shape[-2:]
     tall, wide = min(side, height), min(side, width)
@@ -34,7 +33,7 @@ def rectangles(shape: tuple[int, ...], side: int, uniforms: NDArray[np.float64],
     return inside.to(like)
 
 
-def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -> Tensor:
+def _constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -> Tensor:
     """What is left of a gradient (n, *shape); `inside` is each row's rectangle.
 
     light: its mean everywhere. occlusion: itself inside the rectangle. blackout: -1 inside the rectangle where its mean there
@@ -52,7 +51,7 @@ def constrain(gradient: Tensor, constraint: Constraint, inside: Tensor | None) -
     return -(inside * darker.to(gradient).view(-1, 1, 1, 1)).expand_as(gradient)
 
 
-def check_shape(constraint: str, shape: tuple[int, ...]) -> None:
+def _check_shape(constraint: str, shape: tuple[int, ...]) -> None:
     if constraint in SIDES and len(shape) != 3:
         raise BadInput(
             "unsuitable",
@@ -83,8 +82,8 @@ WEIGHTS = "the paper uses 1, 0.1 and 0"
 )  # fmt: skip
 class DeepXplore(Method):
     """Climb sum of the other targets' logits of the common class - `class_weight` x the pushed target's + `neuron_weight` x one
-    uncovered neuron of each target, under a constraint, until the targets disagree. Of quantities it is the answers themselves,
-    in bins, that are driven apart, until they differ by more than the tolerance.
+    uncovered neuron of each target, under a constraint, until the targets disagree. Of regression values it is the answers
+    themselves, in bins, that are driven apart, until they differ by more than the tolerance.
 
     constraint: `light`, `occlusion` (a rectangle), `blackout` (small black patches) or `free`. step: of a gradient whose root
     mean square is 1. eps: the largest change by `light` and `free`. patches: black ones, at most (None: one per step). side: of
@@ -109,13 +108,13 @@ class DeepXplore(Method):
     def operator(self) -> str:
         return f"deepxplore-{self.constraint}"
 
-    def check(self, shape: tuple[int, ...], *, sound: bool = False) -> None:
-        check_shape(self.constraint, shape)
-        if sound and self.constraint == "light":
+    def check(self, shape: tuple[int, ...], *, audio: bool = False) -> None:
+        _check_shape(self.constraint, shape)
+        if audio and self.constraint == "light":
             raise BadInput(
                 "unsuitable",
                 "light",
-                "constraint='light' moves all samples of a sound alike, which nobody hears: use deepxplore:free,step=0.001.",
+                "constraint='light' moves all samples of audio alike, which nobody hears: use deepxplore:free,step=0.001.",
             )
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
@@ -140,7 +139,7 @@ class _Search:
     def restore(self, arrays: Arrays) -> None:
         self.covered = [arrays[f"covered{i}"].astype(bool) for i in range(len(self.covered))]
 
-    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs:
         method, batch = self.method, _Batch(self, seed, classes, positions)
         for step in range(method.steps):
             batch.step(step)
@@ -211,9 +210,9 @@ class _Batch:
         inside = None
         if self.method.constraint in SIDES:
             drawn = self.fixed if self.method.constraint == "occlusion" else self._uniforms("place", number, self.fixed.shape)
-            inside = rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
+            inside = _rectangles(tuple(gradient.shape[1:]), self.side, drawn[self.active], gradient)
         index = torch.from_numpy(self.active).to(self.u.device)
-        change = self.method.step * constrain(gradient, self.method.constraint, inside)
+        change = self.method.step * _constrain(gradient, self.method.constraint, inside)
         moved = self.u[index] + change
         if self.method.constraint not in SIDES:
             low, high = self.seed[index] - self.method.eps, self.seed[index] + self.method.eps
@@ -247,7 +246,7 @@ class _Batch:
     def _save(self, rows: NDArray[np.int64], x: Tensor) -> None:
         self.saved[torch.from_numpy(rows).to(x.device)] = x
 
-    def finish(self) -> Outcome:
+    def finish(self) -> BatchOutputs:
         """Rows whose targets still agree after the last step are output as they are."""
         if len(self.active):
             here = rows_of(self.u, self.active)
@@ -256,4 +255,4 @@ class _Batch:
                     forward = self.ensemble.forward(here)
                 self._collect(here, forward)
             self._save(self.active, self.ensemble.quantise(rows_of(self.u, self.active)))
-        return Outcome(self.saved, np.arange(len(self.saved)), self.steps, len(self.unstable))
+        return BatchOutputs(self.saved, np.arange(len(self.saved)), self.steps, len(self.unstable))

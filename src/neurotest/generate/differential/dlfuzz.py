@@ -14,8 +14,17 @@ from neurotest import rng
 from neurotest.checks import setting
 from neurotest.devices import placed
 from neurotest.errors import BadInput
-from neurotest.generate.differential.ensemble import Covered, Ensemble, Neurons, Output, left, pick, rows_of, weighted
-from neurotest.generate.differential.method import Method, Outcome
+from neurotest.generate.differential.ensemble import (
+    BatchOutputs,
+    Covered,
+    Ensemble,
+    Method,
+    Neurons,
+    Output,
+    left,
+    pick,
+    rows_of,
+)
 from neurotest.generate.gradient.engine import moved
 from neurotest.jobs.parts import Arrays
 from neurotest.registry import register
@@ -39,7 +48,7 @@ class Selector(Protocol):
     def restore(self, arrays: Arrays) -> None: ...
 
 
-class Mixed:
+class _Mixed:
     """DLFuzz's strategies; several share the m neurons, as even as possible, the first ones getting the rest."""
 
     def __init__(self, names: tuple[str, ...], neurons: Neurons, threshold: float) -> None:
@@ -65,7 +74,7 @@ class Mixed:
         weights = {"often": counts, "rarely": counts.max() - counts, "weight": self.heavy}[name].astype(np.float64)
         if not weights.any():  # nothing is covered yet
             weights = np.ones_like(weights)
-        return weighted(weights[None], uniforms, m)
+        return _weighted(weights[None], uniforms, m)
 
     def learn(self, covered: Covered, failed: NDArray[np.bool_]) -> None:
         return None
@@ -75,6 +84,19 @@ class Mixed:
 
     def restore(self, arrays: Arrays) -> None:
         return None
+
+
+def _weighted(weights: NDArray[np.float64], uniforms: NDArray[np.float64], m: int) -> NDArray[np.int64]:
+    """m different columns per row, drawn in proportion to `weights` (n or 1, neurons): (n, m).
+
+    The m largest of log weight plus Gumbel noise are such a draw, for all rows at once.
+    """
+    noise = -np.log(-np.log(np.clip(uniforms, 1e-300, 1 - 1e-16)))
+    with np.errstate(divide="ignore"):
+        keys = np.log(np.maximum(weights, 0)) + noise
+    keys = np.where(np.isneginf(keys), noise - 1e9, keys)  # weight 0: only when nothing else is left
+    order = np.argpartition(-keys, m - 1, axis=1)[:, :m]
+    return np.asarray(order, dtype=np.int64)
 
 
 COUNTS, WEIGHTS = "5, 10, 4 and 3", "0.5, 0.5, 0.25 and 0.02"
@@ -96,8 +118,8 @@ class DLFuzz(Method):
     """Climb `class_weight` x the logits of the next four classes - that of the seed's class + `neuron_weight` x ten neurons.
 
     strategy: which neurons: `often` covered, `rarely` covered, `weight` (the tenth with the largest mean weight), `threshold`
-    (next to being covered); several joined by + share them. within: images that gain coverage and lie this close to the seed
-    (L2 over its own) are climbed from again, up to `generations` times. Every step that fails is an output. Of a quantity it
+    (next to being covered); several joined by + share them. within: images that gain coverage and lie this close to the seed (L2
+    over its own) are climbed from again, up to `generations` times. Every step that fails is an output. Of a regression value it
     climbs how far the answer has moved, in bins, instead of the logits.
     """
 
@@ -125,7 +147,7 @@ class DLFuzz(Method):
         super().__post_init__()
 
     def selector(self, ensemble: Ensemble, random: int) -> Selector:
-        return Mixed(tuple(self.strategy.split("+")), ensemble.neurons[0], self.threshold)
+        return _Mixed(tuple(self.strategy.split("+")), ensemble.neurons[0], self.threshold)
 
     def begin(self, ensemble: Ensemble, random: int) -> _Search:
         return _Search(self, ensemble, random, self.selector(ensemble, random))
@@ -136,7 +158,7 @@ class _Batch:
     """One batch of seeds, where each ended, and its outputs."""
 
     seed: Tensor
-    classes: NDArray[Any]  # or quantities
+    classes: NDArray[Any]  # or regression values
     last: Tensor
     x: list[Tensor] = field(default_factory=list)
     rows: list[NDArray[np.int64]] = field(default_factory=list)
@@ -166,7 +188,7 @@ class _Search:
         self.counts = arrays["counts"].astype(np.int64)
         self.selector.restore(arrays)
 
-    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> Outcome:
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs:
         batch = _Batch(seed, classes, seed.clone())
         u, rows = seed, np.arange(len(seed))
         for generation in range(self.method.generations):
@@ -178,7 +200,7 @@ class _Search:
         others = np.setdiff1d(np.arange(len(seed)), failed)
         batch.add(self.ensemble.quantise(rows_of(batch.last, others)), others, self.method.steps)
         unstable = len(batch.unstable - set(failed.tolist()))
-        return Outcome(torch.cat(batch.x), np.concatenate(batch.rows), np.array(batch.steps, dtype=np.int64), unstable)
+        return BatchOutputs(torch.cat(batch.x), np.concatenate(batch.rows), np.array(batch.steps, dtype=np.int64), unstable)
 
     def _climb(
         self, batch: _Batch, u: Tensor, rows: NDArray[np.int64], stream: np.random.Generator, *, first: bool
@@ -193,7 +215,7 @@ class _Search:
             if others is None:
                 others = own
                 if forward.bins is None:
-                    others = runners_up(forward.logits.detach(), own, self.method.runners_up)
+                    others = _runners_up(forward.logits.detach(), own, self.method.runners_up)
                 uniforms = stream.random((len(rows), len(self.counts)))
                 chosen = self.selector.choose(self.counts, forward.values.scaled.cpu().numpy(), uniforms, self.m)
             else:
@@ -232,7 +254,7 @@ class _Search:
             if stable.any():
                 batch.add(rows_of(saved, stable), rows[suspects[stable]], number)
         covered = forward.values.covered(self.method.threshold)
-        gains = coverage_gains(covered, self.counts > 0)
+        gains = _coverage_gains(covered, self.counts > 0)
         self.counts += covered.sum(0)
         self.selector.learn(covered, wrong)
         base = rows_of(batch.seed, rows).flatten(1)
@@ -241,13 +263,13 @@ class _Search:
         return rows_of(here, again), rows[again]
 
 
-def runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
+def _runners_up(logits: Tensor, own: Tensor, k: int) -> Tensor:
     """The k likeliest classes beside `own`: (n, k), fewer where there are no more."""
     rest = logits.scatter(1, own[:, None], -torch.inf)
     return rest.topk(min(k, logits.shape[1] - 1), dim=1).indices
 
 
-def coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _coverage_gains(covered: Covered, before: NDArray[np.bool_]) -> NDArray[np.float64]:
     """How much coverage each row adds to `before` (neurons,) and to the rows before it: (n, neurons) -> (n,)."""
     so_far = np.logical_or.accumulate(np.vstack([before[None], covered]), axis=0).sum(1)
     return np.asarray(np.diff(so_far) / len(before))

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neurotest.checks import Settings
 from neurotest.devices import exact
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.engine import NOT_FINITE, Passes, gradient_of
+from neurotest.generate.gradient.engine import NOT_FINITE, Passes
+from neurotest.jobs.parts import Arrays
 from neurotest.levels import Levels
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.oracles import predicted
 from neurotest.target import Probe, Target, Want
 from neurotest.target.outputs import Bins
@@ -26,7 +29,7 @@ Covered = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
-class Values:
+class _Values:
     """Of a batch: channel means (n, neurons), part of the graph, and the same scaled to 0 .. 1 within layer and input."""
 
     means: Tensor
@@ -46,14 +49,12 @@ class Neurons:
         self.layers = target.survey().find(layers)
         self.widths = [layer.neurons() for layer in self.layers]
         channel = Want(layers=layers)
-        self._means: dict[str, Keep] = {
-            layer.name: reducer(channel, layer.axis, len(layer.shape) + 1) for layer in self.layers
-        }  # fmt: skip
+        self._means: dict[str, Keep] = {layer.name: reducer(channel, layer.axis, len(layer.shape) + 1) for layer in self.layers}
 
     def __len__(self) -> int:
         return sum(self.widths)
 
-    def read(self, recorded: Mapping[str, Tensor]) -> Values:
+    def read(self, recorded: Mapping[str, Tensor]) -> _Values:
         """As DeepXplore scales: over every unit of the layer's maps, then averaged per channel."""
         means, scaled = [], []
         for layer in self.layers:
@@ -63,7 +64,7 @@ class Neurons:
             low, high = flat.amin(1, keepdim=True), flat.amax(1, keepdim=True)
             means.append(mean)
             scaled.append((mean.detach() - low) / (high - low))
-        return Values(torch.cat(means, 1), torch.cat(scaled, 1))
+        return _Values(torch.cat(means, 1), torch.cat(scaled, 1))
 
     @property
     def place(self) -> NDArray[np.float64]:
@@ -96,19 +97,6 @@ def pick(values: Tensor, chosen: NDArray[np.int64]) -> Tensor:
     return values.gather(1, torch.from_numpy(chosen).to(values.device)).sum(1)
 
 
-def weighted(weights: NDArray[np.float64], uniforms: NDArray[np.float64], m: int) -> NDArray[np.int64]:
-    """m different columns per row, drawn in proportion to `weights` (n or 1, neurons): (n, m).
-
-    The m largest of log weight plus Gumbel noise are such a draw, for all rows at once.
-    """
-    noise = -np.log(-np.log(np.clip(uniforms, 1e-300, 1 - 1e-16)))
-    with np.errstate(divide="ignore"):
-        keys = np.log(np.maximum(weights, 0)) + noise
-    keys = np.where(np.isneginf(keys), noise - 1e9, keys)  # weight 0: only when nothing else is left
-    order = np.argpartition(-keys, m - 1, axis=1)[:, :m]
-    return np.asarray(order, dtype=np.int64)
-
-
 EPSILON = 1e-5  # added to a gradient's size before dividing by it, as published
 
 
@@ -117,35 +105,35 @@ class Output:
     """Of one target's forward pass over a batch."""
 
     logits: Tensor  # (n, classes), part of the graph
-    values: Values
-    bins: Bins | None = None  # where the target predicts a quantity
+    values: _Values
+    bins: Bins | None = None  # where the target predicts a regression value
 
     @property
     def predicted(self) -> NDArray[Any]:
-        """(n,) classes, or quantities."""
+        """(n,) classes, or regression values."""
         return answers(self.logits.detach(), self.bins)
 
     def away(self, own: Tensor) -> Tensor:
-        """(n,) what an objective adds up: the logit of the own class, or the quantity in bins."""
+        """(n,) what an objective adds up: the logit of the own class, or the regression value in bins."""
         if self.bins is not None:
             return self.bins.values(self.logits) / self.bins.width
         return self.logits.gather(1, own[:, None])[:, 0]
 
 
 def answers(logits: Tensor, bins: Bins | None) -> NDArray[Any]:
-    """(n,) classes, -1 where a logit is no number; of a quantity what it is, NaN there."""
+    """(n,) classes, -1 where a logit is not finite; of a regression value its value, NaN there."""
     return predicted(logits) if bins is None else np.asarray(bins.values(exact(logits)).cpu().numpy())
 
 
 def apart(answered: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
-    """(n, targets) -> (n,) which targets disagree: other classes, or quantities farther apart than the tolerance."""
+    """(n, targets) -> (n,) which targets disagree: other classes, or regression values farther apart than the tolerance."""
     if tolerance is None:
         return np.asarray((answered != answered[:, :1]).any(1))
     return np.asarray(~(np.ptp(answered, axis=1) <= tolerance))
 
 
 def left(answered: NDArray[Any], before: NDArray[Any], tolerance: float | None) -> NDArray[np.bool_]:
-    """Which answers are not those of before: other classes, or quantities farther away than the tolerance. Same shapes."""
+    """Which answers are not those of before: other classes, or regression values farther away than the tolerance. Same shapes."""
     if tolerance is None:
         return np.asarray(answered != before)
     return np.asarray(~(np.abs(answered - before) <= tolerance))
@@ -157,7 +145,7 @@ class Ensemble(Passes):
     def __init__(self, targets: Sequence[Target], layers: str, *, levels: Levels | None) -> None:
         super().__init__()
         self.targets, self.levels = tuple(targets), levels
-        self.tolerance = targets[0].tolerance  # of a quantity
+        self.tolerance = targets[0].tolerance  # of a regression value
         self.neurons = [Neurons(target, layers) for target in targets]
         self._probes = [Probe(t, n.want, grad=True) for t, n in zip(targets, self.neurons, strict=True)]
         self._open = ExitStack()
@@ -184,7 +172,7 @@ class Ensemble(Passes):
         return outputs
 
     def predict(self, u: Tensor) -> NDArray[Any]:
-        """(n, targets) classes or quantities, without a graph."""
+        """(n, targets) classes or regression values, without a graph."""
         self.forwards += len(u) * len(self)
         with torch.no_grad():
             each = [answers(target.logits(from_unit(u, target.bounds)), target.bins) for target in self.targets]
@@ -202,7 +190,7 @@ class Ensemble(Passes):
         for target in self.targets if len(self) > 1 else ():
             free = u.detach().requires_grad_()
             with torch.enable_grad():
-                gradient = gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
+                gradient = self.gradient_of(target.logits(from_unit(free, target.bounds)).amax(1).sum(), free)
             if gradient is not None and not bool(gradient.isfinite().all()):
                 raise BadInput("not-finite", "gradient", f"{target.spec}: {NOT_FINITE}")
             if gradient is None or not bool(gradient.any()):
@@ -213,3 +201,45 @@ class Ensemble(Passes):
         """What will be saved: on the levels of 8 or 16 bits, floating point as it is."""
         u = u.detach().clamp(0, 1)
         return self.levels.nearest(u) if self.levels else u
+
+
+@dataclass(frozen=True, eq=False)
+class BatchOutputs:
+    """The outputs of a batch, as they will be saved; a method may give several of one seed."""
+
+    x: Tensor  # (m, *shape) in [0, 1]
+    rows: NDArray[np.int64]  # (m,) of which seed of the batch
+    steps: NDArray[np.int64]  # (m,) after how many steps
+    unstable: int  # seeds that differed before rounding only
+
+
+class Search(Protocol):
+    """A method at work: it remembers what was covered, and can be saved between batches. classes: or regression values, where the
+    targets predict one."""
+
+    def batch(self, seed: Tensor, classes: NDArray[Any], positions: NDArray[np.int64]) -> BatchOutputs: ...
+
+    def coverage(self) -> list[float]: ...
+
+    def arrays(self) -> Arrays: ...
+
+    def restore(self, arrays: Arrays) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Settings, ABC):
+    """Settings. `several`: whether it compares targets or tests a single one; `operator` is what its faults are named after."""
+
+    name: ClassVar[str]
+    several: ClassVar[bool]
+    layers: str = "pre_activation"
+
+    @property
+    def operator(self) -> str:
+        return self.name
+
+    def check(self, shape: tuple[int, ...], *, audio: bool = False) -> None:
+        """Refuse inputs that it cannot change."""
+
+    @abstractmethod
+    def begin(self, ensemble: Ensemble, random: int) -> Search: ...

@@ -15,8 +15,8 @@ from neurotest.generate.suite import AttackResult
 class DiffResult(AttackResult):
     """Outputs as they are saved; a seed may have several. A fault: the targets disagree (one target: it left the seed's class).
 
-    `predictions` are those of every target, classes or quantities; `predicted` is that of the first target that left the class
-    of the seed or, of quantities, that is farthest from it.
+    `predictions` are those of every target, classes or regression values; `predicted` is that of the first target that left the
+    class of the seed or, of regression values, that is farthest from it.
     """
 
     predictions: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64), repr=False)  # (n, targets)

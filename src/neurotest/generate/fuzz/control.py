@@ -30,7 +30,7 @@ ENDLESS = Budget(forwards=2**62)
 MOST_MUTANTS = 2  # for each of the guided fuzzer's
 MOST_BATCH = 2  # times the guided fuzzer's batch
 MOST_BATCHES = 64  # per batch of the guided fuzzer
-AT_ONCE = 256  # images replayed together
+REPLAYED_AT_ONCE = 256  # images replayed together
 
 
 class Control:
@@ -96,8 +96,8 @@ class Control:
     def _replay(self, lineages: list[tuple[int, Chain]]) -> list[Any]:
         seeds, mutations = self.fuzzer.seeds, self.fuzzer.settings.mutations
         images: list[Any] = []
-        for start in range(0, len(lineages), AT_ONCE):
-            part = lineages[start : start + AT_ONCE]
+        for start in range(0, len(lineages), REPLAYED_AT_ONCE):
+            part = lineages[start : start + REPLAYED_AT_ONCE]
             roots = seeds.unit(np.ascontiguousarray(seeds.x[[root for root, _ in part]]))
             with torch.inference_mode():
                 x = chains.replay(mutations, roots, [chain for _, chain in part], levels=seeds.levels)

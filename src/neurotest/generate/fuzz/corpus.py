@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from neurotest.mutate.chain import Chain
 
 P_MIN, GAMMA = 0.01, 5.0  # NeuraL-Coverage's priorities
 UNTRIED, INVALID, OUTPUT = 0, 1, 2  # what a rule makes of an entry: not tried yet, nothing valid, a mutant that was output
-LEAST, MOST = 8, 256  # mutants per turn under energy=potential
+LEAST_ENERGY, MOST_ENERGY = 8, 256  # mutants per turn under energy=potential
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,6 @@ class Entry:
         return len(self.chain)
 
 
-def _number(entry: Entry) -> int:
-    return entry.number
-
-
 class Corpus:
     """Entries by number; when it is full, the one that has had most turns goes, the oldest of them first."""
 
@@ -94,7 +91,7 @@ class Corpus:
 
     def find(self, numbers: Iterable[int]) -> list[Entry]:
         """Entries by number, for planners: theirs do not come from other islands, so they stand in the order of their numbers."""
-        return [self.entries[bisect_left(self.entries, number, key=_number)] for number in numbers]
+        return [self.entries[bisect_left(self.entries, number, key=attrgetter("number"))] for number in numbers]
 
     def drop(self, numbers: set[int]) -> None:
         if numbers:
@@ -149,4 +146,4 @@ class Corpus:
         if self.settings.energy == "constant":
             return self.settings.tries
         mean = float(np.mean([e.potential for e in self.entries])) or 1.0
-        return int(np.clip(np.ceil(self.settings.tries * entry.potential / mean), LEAST, MOST))
+        return int(np.clip(np.ceil(self.settings.tries * entry.potential / mean), LEAST_ENERGY, MOST_ENERGY))

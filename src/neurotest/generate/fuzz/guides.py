@@ -1,4 +1,4 @@
-"""Guides: which mutants are worth keeping. Every coverage criterion is one; DeepHunter's and random stand beside.
+"""Guides: which mutants are worth keeping. Every coverage criterion is one; there are DeepHunter's and random, too.
 
 `gain` judges a batch and changes nothing, `keep` takes mutants in. A guide that has a `planner` also says which mutants are made.
 """
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest import registry
+from neurotest import checks, registry
 from neurotest.coverage.bits import BitState
 from neurotest.coverage.criterion import Arrays, Criterion, State
 from neurotest.data.source import Source
@@ -53,7 +53,7 @@ class BatchContext:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class MutantPlan:
     """What a guide wants run next: which mutation of which entry."""
 
     entries: list[Entry]
@@ -68,7 +68,7 @@ class Planner(ABC):
         """Called once, before anything else."""
 
     @abstractmethod
-    def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
+    def plan(self, corpus: Corpus, most: int, batch: int) -> MutantPlan:
         """At most so many mutants of entries of the corpus; `batch` numbers the batches of the campaign."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class GuideBatch:
         """The batch is over."""
 
 
-class BitsBatch(GuideBatch):
+class _BitsBatch(GuideBatch):
     """The same for criteria whose state is one bit per obligation: read once per batch, updated once at its end."""
 
     def __init__(self, guide: CoverageState, trace: Trace) -> None:
@@ -146,7 +146,7 @@ class BitsBatch(GuideBatch):
             self.guide.keep(self.guide.some(self.trace, self.kept))
 
 
-class KeepAllBatch(GuideBatch):
+class _KeepAllBatch(GuideBatch):
     """The same for a guide that keeps everything."""
 
     def keep_first(self, rows: list[int]) -> int | None:
@@ -223,13 +223,13 @@ class GuideState(ABC):
         """Take in the changes of a leg on an island that knew the same before."""
         return None
 
-    def own(self) -> Arrays:
+    def island_arrays(self) -> Arrays:
         """Of its `arrays`, those that are about one island alone."""
         return {} if self.shares else self.arrays()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guide(ABC):
+class Guide(checks.Settings, ABC):
     """Settings."""
 
     @property
@@ -242,7 +242,6 @@ class Guide(ABC):
 
 
 @registry.register("guide", "random", paper="", cost="nothing")
-@dataclass(frozen=True, kw_only=True)
 class RandomGuide(Guide):
     """Keep every valid mutant: what any other guide has to beat."""
 
@@ -264,7 +263,7 @@ class KeepAll(GuideState):
         return None
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return KeepAllBatch(self, trace)
+        return _KeepAllBatch(self, trace)
 
 
 class CoverageState(GuideState):
@@ -286,7 +285,7 @@ class CoverageState(GuideState):
             self._leg.update(trace)
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
+        return _BitsBatch(self, trace) if self.shrinking and hasattr(self.state, "obligations") else super().start_batch(trace)
 
     def some(self, trace: Trace, rows: list[int]) -> Trace:
         """Bit states read joined values only, and rows of those are twenty times quicker than rows of every layer's tensor."""
@@ -345,7 +344,6 @@ class CoverageGuide(Guide):
     "Every mutant with new coverage is kept, and faults never become seeds.",
     main="criterion",
 )
-@dataclass(frozen=True, kw_only=True)
 class DeepHunter(Guide):
     """Keep whatever sets a new bit of a coverage criterion (KMNC with 1,000 sections), as DeepHunter's queue does."""
 
@@ -353,10 +351,8 @@ class DeepHunter(Guide):
 
     @property
     def defaults(self) -> dict[str, Any]:
-        return {
-            "mutations": "deephunter", "validity": "valid:preset=deephunter", "tries": 20, "priority": "deephunter",
-            "accept": "all",
-        }  # fmt: skip
+        mutations = {"mutations": "deephunter", "validity": "valid:preset=deephunter"}
+        return {**mutations, "tries": 20, "priority": "deephunter", "accept": "all"}
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         criterion = registry.build("criterion", self.criterion)

@@ -1,19 +1,23 @@
-"""The outputs of a fuzzer, and their counts."""
+"""The outputs of a fuzzer, their counts, and which inputs were output already."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.errors import BadInput
 from neurotest.mutate.chain import Chain
 from neurotest.stats.bootstrap import Interval
 from neurotest.stats.diversity import chao1
 
 Key = tuple[int, int, str]  # true class, predicted class, operator family
+MOST_BARREN = 16  # turns without a single valid mutant at the start
+RECENT = 8192  # numbers of outputs kept in a set before they are sorted in
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,7 @@ class Mutant:
     accepted: bool
     gain: float
     distance: tuple[float, float, float]  # L0, L2, Linf to the seed, in [0, 1]
-    answer: float | None = None  # the quantity, where the target predicts one
+    answer: float | None = None  # the regression value, where the target predicts one
 
     @property
     def fault(self) -> bool:
@@ -42,7 +46,7 @@ class Mutant:
 
     @property
     def operator(self) -> str:
-        """The family of the last mutation: the one that made it fail, because faults are no seeds."""
+        """The family of the last mutation: the one that made it fail, because faults do not become seeds."""
         return self.chain[-1].operator
 
     @property
@@ -79,11 +83,6 @@ class Tally:
     # the campaign was begun by a version that did not keep it.
     first: dict[tuple[int, Key], int] | None = field(default_factory=dict)
 
-    COUNTS = (
-        "batches", "iterations", "forwards", "tested", "drawn", "valid", "rounds", "idle", "outputs", "accepted", "faults",
-        "accepted_faults", "unstable", "rejected", "seconds", "last_family",
-    )  # fmt: skip
-
     def add(self, mutant: Mutant) -> bool:
         """Count an output; whether it opens a new family."""
         self.outputs += 1
@@ -103,8 +102,18 @@ class Tally:
         self.operators[mutant.operator] += 1
         return new
 
+    def check_valid(self) -> None:
+        """Refuse mutations of which none is valid."""
+        if not self.tested and self.iterations >= MOST_BARREN:
+            raise BadInput(
+                "empty",
+                "validity",
+                f"no valid mutant in {self.drawn:,} draws: loosen validity (--validity valid:alpha=0.4,beta=0.8) or choose "
+                "other --mutations.",
+            )
+
     def counts(self) -> dict[str, float]:
-        return {name: getattr(self, name) for name in self.COUNTS}
+        return {name: getattr(self, name) for name in COUNTS}
 
     @property
     def unseen(self) -> float | None:
@@ -136,9 +145,61 @@ class Tally:
     @classmethod
     def read(cls, content: dict[str, Any]) -> Tally:
         content = {"rejected": content.get("condemned"), **content}  # its name in the first version
-        tally = cls(**{name: content[name] for name in cls.COUNTS}, first=None)
+        tally = cls(**{name: content[name] for name in COUNTS}, first=None)
         tally.families = Counter({(int(t), int(p), str(o)): int(n) for t, p, o, n in content["families"]})
         tally.roots = {int(r) for r in content["roots"]}
         tally.predicted = Counter({int(k): int(n) for k, n in content["predicted"].items()})
         tally.operators, tally.tried = Counter(content["operators"]), Counter(content["tried"])
         return tally
+
+
+COUNTS = tuple(field.name for field in fields(Tally) if field.type in ("int", "float"))
+
+
+class Seen:
+    """Contents of outputs as 64-bit numbers, in eight bytes each: a campaign may output millions."""
+
+    def __init__(self, keys: Iterable[int] = ()) -> None:
+        self._sorted: NDArray[np.uint64] = np.empty(0, dtype=np.uint64)
+        self._recent: set[int] = set()
+        self.update(keys)
+
+    @classmethod
+    def of(cls, numbers: NDArray[np.uint64]) -> Seen:
+        """From the `numbers` of another."""
+        seen = cls()
+        seen._sorted = numbers
+        return seen
+
+    @property
+    def numbers(self) -> NDArray[np.uint64]:
+        """All of them, in order."""
+        if self._recent:
+            self._merge()
+        return self._sorted
+
+    def __len__(self) -> int:
+        return len(self._sorted) + len(self._recent)
+
+    def add(self, key: int) -> None:
+        """A number that is not in it yet."""
+        self._recent.add(key)
+        if len(self._recent) >= RECENT:
+            self._merge()
+
+    def update(self, keys: Iterable[int]) -> None:
+        self._recent.update(keys)
+        self._merge()
+
+    def _merge(self) -> None:
+        recent = np.sort(np.fromiter(self._recent, dtype=np.uint64, count=len(self._recent)))
+        joined = np.sort(np.concatenate([self._sorted, recent]), kind="stable")  # two sorted runs: merged in one go
+        self._sorted = joined[np.r_[True, joined[1:] != joined[:-1]]] if len(joined) else joined
+        self._recent = set()
+
+    def new(self, keys: list[int]) -> list[bool]:
+        """Which of these are not in it."""
+        numbers = np.array(keys, dtype=np.uint64)
+        place = np.minimum(np.searchsorted(self._sorted, numbers), max(0, len(self._sorted) - 1))
+        old = self._sorted[place] == numbers if len(self._sorted) else np.zeros(len(keys), dtype=bool)
+        return [not stored and key not in self._recent for stored, key in zip(old.tolist(), keys, strict=True)]

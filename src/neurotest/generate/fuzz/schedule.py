@@ -10,8 +10,7 @@ import numpy as np
 
 from neurotest.generate.fuzz.corpus import Entry
 from neurotest.generate.fuzz.guides import Planner
-from neurotest.generate.fuzz.proposals import Proposals, Proposer
-from neurotest.generate.fuzz.turns import Turn, TurnStreams
+from neurotest.generate.fuzz.proposals import Proposals, Proposer, Turn, TurnStream
 
 if TYPE_CHECKING:
     from neurotest.generate.fuzz.loop import Fuzzer
@@ -20,7 +19,7 @@ RECENT_TURNS = 64  # finished turns that decide how large a chunk is
 MOST_TURNS = 4  # times as many turns as a batch would hold if each gave a full chunk
 
 
-class Schedule(ABC):
+class _Schedule(ABC):
     """Opens the turns of a batch and makes their mutants; after the batch was judged it closes those that are done."""
 
     def __init__(self, fuzzer: Fuzzer) -> None:
@@ -49,13 +48,16 @@ class Schedule(ABC):
         return most if limit is None else min(most, limit - self.opened)
 
 
-class TurnSchedule(Schedule):
+class TurnSchedule(_Schedule):
     """Seeds of the corpus take turns, several at once; each draws its mutations from a stream of its own."""
 
     def __init__(self, fuzzer: Fuzzer, purpose: str) -> None:
         super().__init__(fuzzer)
         self.lengths: deque[int] = deque(maxlen=RECENT_TURNS)
-        self._streams = TurnStreams(purpose, fuzzer.settings.seed)
+        self.purpose = purpose
+
+    def _stream(self, iteration: int) -> TurnStream:
+        return TurnStream(self.purpose, self.fuzzer.settings.seed, iteration)
 
     def propose(self, batch: int) -> Proposals | None:
         fuzzer, chunk = self.fuzzer, min(self.chunk(), batch)
@@ -79,7 +81,7 @@ class TurnSchedule(Schedule):
         if not new:
             return
         numbers, corpus = range(self.opened, self.opened + new), self.fuzzer.corpus
-        streams = [self._streams.of(i) for i in numbers]
+        streams = [self._stream(i) for i in numbers]
         entries = corpus.pick(np.array([stream.random() for stream in streams]))  # the first draw of a turn chooses its entry
         for iteration, entry, stream in zip(numbers, entries, streams, strict=True):
             self.turns.append(Turn(iteration, entry, corpus.energy(entry), stream))
@@ -101,12 +103,12 @@ class TurnSchedule(Schedule):
         self.lengths = deque((int(n) for n in plain["lengths"]), maxlen=RECENT_TURNS)
         self.turns = []
         for turn in plain["turns" if "turns" in plain else "lanes"]:
-            stream = self._streams.of(int(turn["iteration"]))
+            stream = self._stream(int(turn["iteration"]))
             stream.random()  # the draw that chose the entry
             self.turns.append(Turn(random=stream, **{**turn, "entry": entries[int(turn["entry"])]}))
 
 
-class PlanSchedule(Schedule):
+class PlanSchedule(_Schedule):
     """The guide says which entries get which mutations; every mutant is a turn of its own, over when it was run."""
 
     def __init__(self, fuzzer: Fuzzer, planner: Planner) -> None:
@@ -123,7 +125,7 @@ class PlanSchedule(Schedule):
         proposals, valid = self.proposer.make_planned(plan.entries, plan.draws, fuzzer.tally, fuzzer.seen)
         self.planner.checked(valid)
         chosen = [plan.entries[int(i)] for i in proposals.owner]
-        self.turns = [Turn(self.opened + i, entry, 1, NO_DRAWS) for i, entry in enumerate(chosen)]
+        self.turns = [Turn(self.opened + i, entry, 1, None) for i, entry in enumerate(chosen)]
         self.opened += len(chosen)
         return proposals
 
@@ -131,13 +133,3 @@ class PlanSchedule(Schedule):
         self.fuzzer.tally.iterations += sum(turn.done for turn in self.turns)
         self.turns = []
         self.fuzzer.corpus.drop(self.planner.retired())
-
-
-class _NoDraws:
-    """The stream of a turn that draws nothing."""
-
-    def random(self, size: Any = None) -> Any:
-        raise AssertionError("a planned turn draws nothing")
-
-
-NO_DRAWS = _NoDraws()

@@ -14,8 +14,8 @@ from neurotest.data.source import Source
 from neurotest.devices import exact
 from neurotest.errors import BadInput
 from neurotest.levels import Levels, levels_of
-from neurotest.mutate.space import from_unit, to_unit
-from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, predicted
+from neurotest.mutate.unit import from_unit, to_unit
+from neurotest.oracles import Oracles, Roots, build_oracles, default_oracle, far, predicted
 from neurotest.scan import aligned, batches, check_labels, fit
 from neurotest.target import Target
 from neurotest.target.outputs import Bins
@@ -33,7 +33,7 @@ class Seeds:
     bounds: tuple[float, float]
     classes: int
     names: NDArray[np.object_] | None = None  # (n,) of their files, where they are files
-    bins: Bins | None = None  # where the target predicts a quantity
+    bins: Bins | None = None  # where the target predicts a regression value
 
     def __len__(self) -> int:
         return len(self.x)
@@ -44,14 +44,15 @@ class Seeds:
 
     @cached_property
     def expected(self) -> NDArray[np.int64]:
-        """(n,) labels, or predictions where there is none; of a quantity the bins of the answers, from which it must not move."""
+        """(n,) labels, or predictions where there is none; of a regression value the bins of the answers, from which it must not
+        move."""
         if self.bins is not None:
             return self.roots.predicted
         return np.where(self.roots.labels >= 0, self.roots.labels, self.roots.predicted)
 
     @cached_property
     def values(self) -> NDArray[np.float64] | None:
-        """(n,) the answers, where the target predicts a quantity."""
+        """(n,) the answers, where the target predicts a regression value."""
         return None if self.bins is None else self.roots.values(self.bins)
 
     def take(self, rows: NDArray[np.int64]) -> Seeds:
@@ -61,8 +62,8 @@ class Seeds:
         return Seeds(*parts, self.set_aside, self.bounds, self.classes, names, self.bins)
 
     def about(self, row: int) -> dict[str, Any]:
-        """What a run stores of a seed beside its label: the name of its file, the answer where that is a quantity, and the
-        truth."""
+        """What a run stores of a seed beside its label: the name of its file, the answer where that is a regression value, and
+        the truth."""
         about: dict[str, Any] = {} if self.names is None else {"name": str(self.names[row])}
         if self.values is not None:
             about["answer"] = float(self.values[row])
@@ -71,13 +72,13 @@ class Seeds:
         return about
 
     def answers(self, logits: torch.Tensor) -> NDArray[np.float64]:
-        """(n,) the quantities behind logits; nothing, (n,) of NaN, where the target predicts a class."""
+        """(n,) the regression values behind logits; nothing, (n,) of NaN, where the target predicts a class."""
         if self.bins is None:
             return np.full(len(logits), np.nan)
         return np.asarray(self.bins.values(exact(logits)).cpu().numpy())
 
     def counted(self, logits: torch.Tensor, rows: NDArray[np.int64], tolerance: float | None = None) -> NDArray[np.int64]:
-        """(n,) the classes that answers to mutants of these seeds count as: the expected one where that is no fault."""
+        """(n,) the classes that answers to mutants of these seeds count as: the expected one unless it is a fault."""
         if self.bins is None or self.values is None:
             return predicted(logits)
         expected, values = (torch.from_numpy(part[rows]) for part in (self.expected, self.values))
@@ -98,12 +99,11 @@ class Seeds:
 def _off(
     target: Target, source: Source, index: NDArray[np.int64], logits: torch.Tensor, tolerance: float | None
 ) -> NDArray[np.bool_]:
-    """Which answers are not the label or, of a quantity, farther from it than allowed."""
+    """Which answers are not the label or, of a regression value, farther from it than allowed."""
     assert source.labels is not None
     if target.bins is None or tolerance is None or source.quantities is None:
         return np.asarray(predicted(logits) != source.labels[index])
-    values = target.bins.values(exact(logits)).cpu().numpy()
-    return np.asarray(~(np.abs(values - source.quantities[index]) <= tolerance))
+    return far(target.bins, logits, source.quantities[index], tolerance)
 
 
 def choose_seeds(
@@ -111,8 +111,8 @@ def choose_seeds(
 ) -> Seeds:
     """The inputs of the source that may be seeds: those no oracle rejects as they are, and whose label is predicted.
 
-    oracles: by default `label`, or `metamorphic` where the source has no labels. Of a quantity: whose truth lies within the
-    tolerance of the oracle.
+    oracles: by default `label`, or `metamorphic` where the source has no labels. Of a regression value: whose truth lies within
+    the tolerance of the oracle.
     """
     source = aligned(target, source)
     oracles = oracles or build_oracles(target, default_oracle(target, source.labels is not None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from neurotest import registry
-from neurotest.checks import one_of
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
@@ -24,7 +22,7 @@ from neurotest.target import Trace, Want
 
 SIMILARITY = Want(layers="(similarity of paths)")  # stands for no layer: what `prepare` adds to a trace
 NAME = "similarity"
-BLOCK = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
+BLOCK_SEEDS = 16  # seeds whose paths are read together: fixed groups, so that a resumed campaign reads the same
 MOST_PATHS = 20_000  # paths of parents
 DEEPEST = 10_000  # mutations on top of each other where the paper sets no limit: as many as a campaign has turns
 
@@ -51,7 +49,6 @@ DEEPEST = 10_000  # mutations on top of each other where the paper sets no limit
         "without-nldg": {"distance": "jaccard"},
     },
 )  # fmt: skip
-@dataclass(frozen=True, kw_only=True)
 class NSGen(Guidance, Guide):
     """Keep a mutant when the similarity of its decision path to the reference's is below tau.
 
@@ -67,20 +64,13 @@ class NSGen(Guidance, Guide):
     reference: Literal["root", "parent"] = "root"
     campaign: Literal["ours", "paper", "code"] = "ours"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
-        one_of("campaign", self.campaign, ("ours", "paper", "code"))
-
     @property
     def defaults(self) -> dict[str, Any]:
         """Algorithm 1 adds whatever is kept to the seeds, faults too, and keeps nothing else."""
         if self.campaign == "ours":
             return {}
-        return {
-            "validity": f"valid:preset=nsgen-{self.campaign}", "tries": 64, "accept": "first", "reuse_failures": True,
-            "every_fault": False, "max_depth": DEEPEST,
-        }  # fmt: skip
+        algorithm = {"tries": 64, "accept": "first", "reuse_failures": True, "every_fault": False, "max_depth": DEEPEST}
+        return {"validity": f"valid:preset=nsgen-{self.campaign}", **algorithm}
 
     def start(self, context: Context, seeds: Source) -> GuideState:  # type: ignore[override]
         train = context.need_train("the guide nsgen")
@@ -132,8 +122,10 @@ class PathState(GuideState):
     def _read_roots(self, seeds: Seeds, roots: set[int]) -> None:
         """An island reads seeds of its own shard together: each `islands`-th."""
         every = self.islands
-        for block, first in sorted({(root // every // BLOCK, root % every) for root in roots if root not in self._paths_of}):
-            rows = np.arange(first, len(seeds), every)[block * BLOCK : (block + 1) * BLOCK]
+        for block, first in sorted(
+            {(root // every // BLOCK_SEEDS, root % every) for root in roots if root not in self._paths_of}
+        ):
+            rows = np.arange(first, len(seeds), every)[block * BLOCK_SEEDS : (block + 1) * BLOCK_SEEDS]
             self._read(rows.tolist(), seeds.x[rows], seeds.roots.labels[rows])
 
     def _read_parents(self, batch: BatchContext, keys: list[int]) -> None:

@@ -6,13 +6,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from neurotest import registry
-from neurotest.checks import one_of
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import BatchContext, Guide, GuideState
 from neurotest.generate.fuzz.semantic import PathState
 from neurotest.measure.context import Context
-from neurotest.semantics.soft import ByValue, Contributions, SoftPaths, Values, Vectors
+from neurotest.semantics.soft import ByValue, Contributions, Soft, SoftPaths, Values, Vectors
 from neurotest.target import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class _SoftGuide(Soft, Guide):
+    """What both guides share."""
+
+    reference: Literal["root", "parent"] = "root"
+
+    def start(self, context: Context, seeds: Source) -> GuideState:
+        train = context.need_train(f"the guide {type(self).__name__.lower()}")
+        ready = self.ready(context.need_target(), train, progress=context.progress, cache=context.cache)
+        return _SoftState(ready, self.reference)
 
 
 @registry.register(
@@ -22,28 +33,17 @@ from neurotest.target import Trace
     cost="14 further forward passes per mutant, and once per target those of 10 training images per class under 95 rules",
     differs="NSGen takes the one neuron per layer that contributed most and compares descriptions of these; this compares the "
     "contributions of all neurons, layer by layer, and needs neither words nor labels. Contributions are to the logit of the "
-    "seed's predicted class, for the mutant, too: its own would show what it is taken for.",
+    "seed's predicted class, for the mutant, too: its own class would reveal its prediction.",
     main="critical",
 )
-@dataclass(frozen=True, kw_only=True)
-class Path(Contributions, Guide):
-    """Keep a mutant when what its neurons contributed to the seed's class points elsewhere than what the seed's did.
+class Path(_SoftGuide, Contributions):
+    """Keep a mutant when what its neurons contributed to the seed's class points in another direction than what the seed's did.
 
     The similarity is the mean over layers of the cosine of all neurons' contributions. critical: how contributions are measured
     (`neurotest list critical`). reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers:
     which layers. tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class)
     under 95 rules.
     """
-
-    reference: Literal["root", "parent"] = "root"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
-
-    def start(self, context: Context, seeds: Source) -> GuideState:
-        train = context.need_train("the guide path")
-        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
 
 
 @registry.register(
@@ -55,27 +55,16 @@ class Path(Contributions, Guide):
     differs="What is left of NSGen without conductance, top neurons, descriptions and labels.",
     main="depth",
 )
-@dataclass(frozen=True, kw_only=True)
-class Activation(Values, Guide):
-    """Keep a mutant when its neurons' activations point elsewhere than its seed's.
+class Activation(_SoftGuide, Values):
+    """Keep a mutant when its neurons' activations point in another direction than its seed's.
 
     The similarity is the mean over layers of the cosine of all activations. neuron: `channel` takes the mean of a map, `unit`
     every value of it. reference: the seed at the `root` of the mutant's lineage, or its `parent`. depth or layers: which layers.
     tau: the threshold, else the `quantile` over `per_class` training images (below 1: that share of every class) under 95 rules.
     """
 
-    reference: Literal["root", "parent"] = "root"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        one_of("reference", self.reference, ("root", "parent"))
-
-    def start(self, context: Context, seeds: Source) -> GuideState:
-        train = context.need_train("the guide activation")
-        return SoftState(self.ready(context.need_target(), train, progress=context.progress, cache=context.cache), self.reference)
-
-
-class SoftState(PathState):
+class _SoftState(PathState):
     """Vectors instead of paths; where the pass that tests a mutant shows them, nothing more is run."""
 
     ready: SoftPaths
@@ -96,5 +85,5 @@ class SoftState(PathState):
         return vectors
 
     def details(self) -> dict[str, Any]:
-        return {("rate below tau" if name == "dpd_rate" else "kept" if name == "dpd_count" else name): value
-                for name, value in super().details().items()}  # fmt: skip
+        names = {"dpd_rate": "rate below tau", "dpd_count": "kept"}
+        return {names.get(name, name): value for name, value in super().details().items()}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.checks import number
+from neurotest.checks import setting
+from neurotest.coverage.cluster import GrowingRows
 from neurotest.coverage.criterion import Arrays
 from neurotest.data.source import Source
 from neurotest.generate.fuzz.guides import Guide, GuideState
@@ -28,18 +28,14 @@ from neurotest.target import Trace
     differs="Nearest neighbours are exact. TensorFuzz stops at the first fault (`--faults 1`).",
     main="threshold",
 )
-@dataclass(frozen=True, kw_only=True)
 class TensorFuzz(Guide):
     """Keep mutants whose logits are farther than sqrt(`threshold`) from those of everything kept."""
 
-    threshold: float = 1.0
+    threshold: float = setting(1.0, "a squared distance; the published code uses 1", least=0)
 
     @property
     def defaults(self) -> dict[str, Any]:
         return {"mutations": "tensorfuzz", "priority": "recent"}
-
-    def __post_init__(self) -> None:
-        number("threshold", self.threshold, "a squared distance; the published code uses 1", least=0)
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         state = _KeptLogits(self.threshold)
@@ -48,31 +44,29 @@ class TensorFuzz(Guide):
 
 
 class _KeptLogits(GuideState):
-    """Kept logits in an array that doubles when it is full."""
+    """The logits of everything kept."""
 
     shares = moves = True
 
     def __init__(self, threshold: float) -> None:
         self.threshold = threshold
-        self.buffer: NDArray[np.float64] = np.empty((0, 0))
-        self.count = self._marked = 0
+        self.kept: GrowingRows | None = None
+        self._marked = 0
+
+    @property
+    def logits(self) -> NDArray[np.float64]:
+        return np.empty((0, 0)) if self.kept is None else self.kept.vectors
 
     def update(self, trace: Trace) -> None:
-        for row in np.nan_to_num(array(trace.logits).astype(np.float64)):
-            self._add(row)
+        self._add(np.nan_to_num(array(trace.logits).astype(np.float64)))
 
-    def _add(self, row: NDArray[np.float64]) -> None:
-        if self.count == len(self.buffer):
-            grown = np.empty((max(64, 2 * self.count), len(row)))
-            if self.count:
-                grown[: self.count] = self.buffer[: self.count]
-            self.buffer = grown
-        self.buffer[self.count] = row
-        self.count += 1
+    def _add(self, rows: NDArray[np.float64]) -> None:
+        if self.kept is None:
+            self.kept = GrowingRows(rows.shape[1])
+        self.kept.add(rows)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
-        rows = np.nan_to_num(array(trace.logits).astype(np.float64))
-        kept = self.buffer[: self.count]
+        rows, kept = np.nan_to_num(array(trace.logits).astype(np.float64)), self.logits
         distances = (rows**2).sum(1)[:, None] + (kept**2).sum(1)[None] - 2 * rows @ kept.T
         return np.asarray(distances.min(1) - self.threshold)
 
@@ -80,21 +74,20 @@ class _KeptLogits(GuideState):
         self.update(trace)
 
     def value(self) -> float | None:
-        return float(self.count)
+        return float(len(self.logits))
 
     def arrays(self) -> Arrays:
-        return {"kept": self.buffer[: self.count].copy()}
+        return {"kept": self.logits.copy()}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.buffer = np.array(arrays["kept"], dtype=np.float64)
-        self.count = len(self.buffer)
+        self.kept = None
+        self._add(np.array(arrays["kept"], dtype=np.float64))
 
     def begin_leg(self) -> None:
-        self._marked = self.count
+        self._marked = len(self.logits)
 
     def changes(self) -> Arrays:
-        return {"kept": self.buffer[self._marked : self.count].copy()}
+        return {"kept": self.logits[self._marked :].copy()}
 
     def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        for row in changes["kept"]:
-            self._add(row)
+        self._add(changes["kept"])

@@ -7,5 +7,5 @@ from neurotest.generate.gradient.attacks import BIM as BIM
 from neurotest.generate.gradient.attacks import CW as CW
 from neurotest.generate.gradient.attacks import FGSM as FGSM
 from neurotest.generate.gradient.attacks import PGD as PGD
-from neurotest.generate.gradient.diversity import Diversity as Diversity
+from neurotest.generate.gradient.engine import Diversity as Diversity
 from neurotest.generate.suite import AttackResult as AttackResult

@@ -18,10 +18,8 @@ from neurotest.devices import placed
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.attacks import Attack
-from neurotest.generate.gradient.diversity import Diversity
-from neurotest.generate.gradient.engine import Engine
-from neurotest.generate.noise import shuffle
-from neurotest.generate.suite import AttackResult, Control, Quantities
+from neurotest.generate.gradient.engine import Diversity, Engine
+from neurotest.generate.suite import AttackResult, RandomControl, RegressionValues, shuffle
 from neurotest.generate.work import Batches, old_method
 from neurotest.jobs.life import other_setting, resumed
 from neurotest.jobs.methods import with_options
@@ -29,7 +27,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import resume_job, run_job
-from neurotest.mutate.distances import SAME, distances
+from neurotest.mutate.unit import SAME, distances
 from neurotest.public import public
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -138,14 +136,14 @@ class _Attack(Batches[AttackResult]):
             attack=self.method.name, diversity=None if self.diversity is None else repr(self.diversity),
             x=arrays["x"], seeds=self.seeds.x, positions=self.seeds.positions, expected=expected, predicted=predictions,
             fault=(predictions != expected) & changed, distance=distance,
-            control=Control(arrays["random"], noise, (noise != expected) & changed),
+            control=RandomControl(arrays["random"], noise, (noise != expected) & changed),
             unstable=sum(int(part["lost"]) for part in self.done), forwards=engine.forwards + len(self.source),
             backwards=engine.backwards, notes=self._notes(engine), names=self.seeds.names,
             quantities=self._quantities(), **self.about(),
         )  # fmt: skip
 
-    def _quantities(self) -> Quantities | None:
-        return None if self.seeds.bins is None else Quantities.of(self.seeds, self.joined("answers")["answers"])
+    def _quantities(self) -> RegressionValues | None:
+        return None if self.seeds.bins is None else RegressionValues.of(self.seeds, self.joined("answers")["answers"])
 
     def _one(self, engine: Engine, rows: NDArray[np.int64]) -> Arrays:
         device = self.target.device

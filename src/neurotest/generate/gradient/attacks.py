@@ -13,7 +13,7 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.checks import Settings, eps_share, setting
 from neurotest.generate.gradient.engine import Engine
-from neurotest.mutate.distances import SAME
+from neurotest.mutate.unit import SAME
 from neurotest.registry import register
 
 STUDY = "Harel-Canada et al., Is Neuron Coverage a Meaningful Measure for Testing Deep Neural Networks?, FSE 2020 (regulariser)"
@@ -27,7 +27,7 @@ DIFFERS = (
 
 class Attack(Settings, ABC):
     """Settings of an attack; `run` moves seeds (n, *shape) in [0, 1] away from their class y or, where y is in floating point,
-    from that quantity."""
+    from that regression value."""
 
     name: ClassVar[str]
     regularised: ClassVar[bool] = True  # whether it can use the diversity regulariser
@@ -41,14 +41,9 @@ class Attack(Settings, ABC):
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor: ...
 
 
-def ball(seed: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """The lowest and highest values within eps of the seed and within [0, 1]."""
-    return (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
-
-
-def climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
+def _climb(engine: Engine, u: Tensor, seed: Tensor, y: Tensor, *, eps: float, step: float, steps: int) -> Tensor:
     """Steps along the sign of the gradient, each brought back into the ball."""
-    low, high = ball(seed, eps)
+    low, high = (seed - eps).clamp_min(0), (seed + eps).clamp_max(1)
     for number in range(steps):
         grad = engine.gradient(u, y, first=number == 0)
         u = torch.minimum(torch.maximum(u + step * grad.sign(), low), high).detach()
@@ -73,7 +68,7 @@ class FGSM(_InBall):
     name: ClassVar[str] = "fgsm"
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
-        return climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
+        return _climb(engine, seed, seed, y, eps=self.eps, step=self.eps, steps=1)
 
 
 @register(
@@ -92,7 +87,7 @@ class BIM(_InBall):
     steps: int = setting(40, "10 to 1000 in papers")
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
-        return climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
+        return _climb(engine, self.start(seed, positions, random), seed, y, eps=self.eps, step=self.step, steps=self.steps)
 
     def start(self, seed: Tensor, positions: Sequence[int], random: int) -> Tensor:
         return seed
@@ -122,7 +117,7 @@ class PGD(BIM):
 
 
 EDGE = 0.99  # tanh is flat at its ends, where black and white lie: the box is the middle of its range
-MOST = 1e10
+MOST_WEIGHT = 1e10
 
 
 @register(
@@ -139,8 +134,8 @@ MOST = 1e10
     presets={"mnist-code": {"rate": 5e-4, "steps": 1000}, "cifar10-code": {"rate": 1e-2, "steps": 1000}},
 )
 class CW(Attack):
-    """The smallest maximum change after which another class leads by at least kappa (in logits), or a quantity is farther off
-    than the tolerance by at least kappa (in its unit; the study takes .05, .1 and .2 of steering angles)."""
+    """The smallest maximum change after which another class leads by at least kappa (in logits), or a regression value is farther
+    off than the tolerance by at least kappa (in its unit; the study takes .05, .1 and .2 of steering angles)."""
 
     name: ClassVar[str] = "cw"
     kappa: float = setting(0.0, "the study uses 0, 20 and 40", least=0)
@@ -152,13 +147,13 @@ class CW(Attack):
 
     def run(self, engine: Engine, seed: Tensor, y: Tensor, *, positions: Sequence[int], random: int) -> Tensor:
         best = _Best(seed)
-        low, high = torch.zeros(len(seed)).to(seed), torch.full((len(seed),), MOST).to(seed)
+        low, high = torch.zeros(len(seed)).to(seed), torch.full((len(seed),), MOST_WEIGHT).to(seed)
         weight = torch.full_like(low, self.weight)
         for search in range(self.searches):
             success = self._search(engine, seed, y, weight, best, first=search == 0)
             high = torch.where(success, torch.minimum(high, weight), high)
             low = torch.where(success, low, torch.maximum(low, weight))
-            weight = torch.where(high < MOST, (low + high) / 2, weight * 10)
+            weight = torch.where(high < MOST_WEIGHT, (low + high) / 2, weight * 10)
         return best.x if self.on_failure == "clean" else torch.where(_wide(best.norm.isfinite(), seed), best.x, best.last)
 
     def _search(self, engine: Engine, seed: Tensor, y: Tensor, weight: Tensor, best: _Best, *, first: bool) -> Tensor:
@@ -196,7 +191,7 @@ class _Best:
         self.norm = torch.full((len(seed),), torch.inf).to(seed)
 
     def offer(self, x: Tensor, seed: Tensor, wrong: Tensor, enough: Tensor) -> Tensor:
-        """Take what is better; (n,) which of x succeed. An unchanged input is no success."""
+        """Take what is better; (n,) which of x succeed. An unchanged input does not succeed."""
         norm = (x - seed).flatten(1).abs().amax(1)
         success = wrong & enough & (norm > SAME)
         better = success & (norm < self.norm)

@@ -19,7 +19,7 @@ from neurotest.checks import eps_share, fraction, setting
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.generate.gradient.engine import NOT_FINITE, Engine
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.registry import register
 
 MISSING = (
@@ -35,7 +35,7 @@ THROUGH = (
 class _CountedTarget(nn.Module):
     """The target as the toolbox wants it, inputs in [0, 1]; passes are counted, and gradients that are not finite refused.
 
-    The toolbox works on the host, and would take the network's weights there: they are no part of this module.
+    The toolbox works on the host, and would take the network's weights there: they are not part of this module.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -83,17 +83,16 @@ class _Toolbox(Attack):
             raise BadInput(
                 "unsuitable",
                 "outputs",
-                f"{self.name} needs classes, and the target predicts a quantity: use pgd, bim, fgsm or cw.",
+                f"{self.name} needs classes, and the target predicts a regression value: use pgd, bim, fgsm or cw.",
             )
         estimators, evasion = _modules(self.name)
         engine.gradient(seed, y, first=True)  # one of our own, so that a target with zero gradients is refused
         with torch.no_grad():
             classes = int(engine.predict(seed[:1]).shape[1])
         # The box is [0, 1]; the wrapper knows the target's own bounds and preprocessing.
-        classifier = estimators.PyTorchClassifier(
-            model=_CountedTarget(engine), loss=nn.CrossEntropyLoss(), input_shape=tuple(seed.shape[1:]), nb_classes=classes,
-            clip_values=(0.0, 1.0), device_type="cpu",
-        )  # fmt: skip
+        model, loss, shape = _CountedTarget(engine), nn.CrossEntropyLoss(), tuple(seed.shape[1:])
+        about = {"input_shape": shape, "nb_classes": classes, "clip_values": (0.0, 1.0), "device_type": "cpu"}
+        classifier = estimators.PyTorchClassifier(model=model, loss=loss, **about)
         with _own_randomness(random, positions), torch.enable_grad():
             try:
                 moved = self.build(evasion, classifier, len(seed)).generate(seed.cpu().numpy(), y=self._labels(y, classes))
@@ -103,10 +102,10 @@ class _Toolbox(Attack):
         return torch.where(result.isfinite(), result, seed).clamp(0, 1)
 
     def _labels(self, y: Tensor, classes: int) -> Any:
-        return one_hot(y.cpu().numpy(), classes)
+        return _one_hot(y.cpu().numpy(), classes)
 
 
-def one_hot(numbers: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
+def _one_hot(numbers: NDArray[np.int64], classes: int) -> NDArray[np.float32]:
     rows = np.zeros((len(numbers), classes), dtype=np.float32)
     rows[np.arange(len(numbers)), numbers] = 1
     return rows
@@ -173,7 +172,7 @@ class JSMA(_Toolbox):
     def _labels(self, y: Tensor, classes: int) -> Any:
         """It takes the class to reach: any other than the own one."""
         step = np.random.randint(1, classes, size=len(y))  # inside our own randomness
-        return one_hot((y.cpu().numpy() + step) % classes, classes)
+        return _one_hot((y.cpu().numpy() + step) % classes, classes)
 
 
 @register(
@@ -205,13 +204,11 @@ class AutoAttack(_Toolbox):
 
     def build(self, attacks: Any, classifier: Any, n: int) -> Any:
         bounded: dict[str, Any] = {"norm": np.inf, "eps": self.eps}
+        steps = {"eps_step": self.step, "max_iter": self.steps, "nb_random_init": self.restarts, "batch_size": n}
         climbing = [
-            attacks.AutoProjectedGradientDescent(
-                classifier, **bounded, eps_step=self.step, max_iter=self.steps, nb_random_init=self.restarts, batch_size=n,
-                loss_type=loss, verbose=False,
-            )
+            attacks.AutoProjectedGradientDescent(classifier, **bounded, **steps, loss_type=loss, verbose=False)
             for loss in ("cross_entropy", "difference_logits_ratio")
-        ]  # fmt: skip
+        ]
         rest = [
             attacks.DeepFool(classifier, max_iter=self.steps, epsilon=1e-3, nb_grads=10, batch_size=n, verbose=False),
             attacks.SquareAttack(

@@ -16,9 +16,8 @@ from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.generator import Generator
 from neurotest.generate.illuminate.settings import Illuminate
-from neurotest.generate.noise import shuffle
 from neurotest.generate.outcome import class_name
-from neurotest.generate.suite import AttackResult, Control, Quantities
+from neurotest.generate.suite import AttackResult, RandomControl, RegressionValues, shuffle
 from neurotest.generate.work import Work, old_method
 from neurotest.jobs.life import resumed
 from neurotest.jobs.methods import with_options
@@ -26,7 +25,7 @@ from neurotest.jobs.opening import AnyTarget, open_data, open_target, stored_sou
 from neurotest.jobs.parts import Arrays, Parts
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import resume_job, run_job
-from neurotest.mutate.distances import distances
+from neurotest.mutate.unit import distances
 from neurotest.public import public
 from neurotest.runs.folder import own
 from neurotest.runs.store import Run
@@ -180,12 +179,12 @@ class _Illumination(Work[IlluminateResult]):
         return IlluminateResult(
             attack="illuminate", diversity=None, x=faults.x[kept], seeds=self.seeds.x[rows], positions=self.seeds.positions[rows],
             expected=true[rows], predicted=faults.predicted[kept], fault=np.ones(len(kept), dtype=bool),
-            distance=distances(x, seed), control=Control(control, noise, noise != true[rows]), unstable=generator.unstable,
+            distance=distances(x, seed), control=RandomControl(control, noise, noise != true[rows]), unstable=generator.unstable,
             forwards=engine.forwards + len(self.source), backwards=engine.backwards, notes=self._notes(engine),
             way=faults.way[kept], ways=tuple(way.name for way in generator.ways), all_faults=len(faults.rows),
             pairs=generator.archive.pairs, possible=generator.archive.possible, all_roots=len(np.unique(faults.rows)),
             root_label_pairs=len(pairs), spent=spent, stopped="every seed tried" if generator.exhausted else "forwards",
-            quantities=Quantities.of(self.seeds, answers, rows), **self.about(),
+            quantities=RegressionValues.of(self.seeds, answers, rows), **self.about(),
         )  # fmt: skip
 
     def _notes(self, engine: Engine) -> tuple[str, ...]:

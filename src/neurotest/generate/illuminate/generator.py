@@ -13,21 +13,21 @@ from torch import Tensor
 
 from neurotest.devices import widest
 from neurotest.generate.fuzz.seeds import Seeds
-from neurotest.generate.gradient.engine import Engine, lead_of
+from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate.settings import BACKWARD, Change, Illuminate
 from neurotest.jobs.parts import Arrays
-from neurotest.mutate.distances import distances
+from neurotest.mutate.unit import distances
 from neurotest.oracles import predicted
 
 LEAD = 0.2  # of the aimed class over the next, in logits, that a step tries to reach
 BEYOND = 1.5  # times that far, because rounding takes some of it back
 Numbers = NDArray[np.int64]
 Counted = Callable[[Tensor, Numbers], Numbers]
-EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
+GRADIENT_EVERY = 2  # steps per gradient: a backward pass costs as much as two forward passes
 
 
 @dataclass(frozen=True, eq=False)
-class RoundFaults:
+class _RoundFaults:
     """Those of one round."""
 
     rows: NDArray[np.int64]  # (m,) of the round's tasks
@@ -36,7 +36,7 @@ class RoundFaults:
     steps: NDArray[np.int64]
 
 
-class Climb:
+class _Climb:
     """One round: tasks (seed, aimed class) that share a way of change, all in one batch."""
 
     def __init__(
@@ -53,9 +53,9 @@ class Climb:
         self.active = torch.arange(len(seed), device=seed.device)
         self.faults: list[tuple[NDArray[np.int64], Tensor, NDArray[np.int64], int]] = []
 
-    def run(self, steps: int, *, first: bool) -> RoundFaults:
+    def run(self, steps: int, *, first: bool) -> _RoundFaults:
         for number in range(steps):
-            if number % EVERY == 0:
+            if number % GRADIENT_EVERY == 0:
                 self._new_direction(number, first=first and number == 0)
             else:
                 self._same_direction(number)
@@ -101,7 +101,7 @@ class Climb:
         return self.engine.quantise(self.change.make(seed, theta), seed)
 
     def _lead(self, logits: Tensor) -> Tensor:
-        return lead_of(logits, self.aim[self.active])
+        return self.engine.lead(logits, self.aim[self.active])
 
     def _step(self, stay: Tensor, lead: Tensor, steep: Tensor) -> None:
         """Along each row's direction, not too far at once."""
@@ -122,18 +122,16 @@ class Climb:
         reached = wrong & (classes == self.aim.cpu().numpy()[rows])
         return torch.from_numpy(~reached).to(x.device)
 
-    def _result(self) -> RoundFaults:
+    def _result(self) -> _RoundFaults:
         if not self.faults:
             none = np.empty(0, dtype=np.int64)
-            return RoundFaults(none, self.seed[:0], none, none)
-        steps = np.concatenate([np.full(len(rows), number, dtype=np.int64) for rows, _, _, number in self.faults])
-        return RoundFaults(
-            np.concatenate([rows for rows, *_ in self.faults]), torch.cat([x for _, x, _, _ in self.faults]),
-            np.concatenate([classes for _, _, classes, _ in self.faults]), steps,
-        )  # fmt: skip
+            return _RoundFaults(none, self.seed[:0], none, none)
+        rows, x, classes, numbers = zip(*self.faults, strict=True)
+        steps = np.repeat(np.array(numbers, dtype=np.int64), [len(part) for part in rows])
+        return _RoundFaults(np.concatenate(rows), torch.cat(x), np.concatenate(classes), steps)
 
 
-class Archive:
+class _Archive:
     """Cells (classes with seeds, classes, ways). Seeds of a class are tried for a cell in the order of how far the other lags."""
 
     def __init__(self, labels: Numbers, logits: NDArray[np.float64], ways: int) -> None:
@@ -205,7 +203,7 @@ class Archive:
 
 
 @dataclass(frozen=True, eq=False)
-class Faults:
+class _Faults:
     """Every fault that entered the archive, in the order they came; `elite` are those that still hold a cell."""
 
     x: NDArray[np.generic]
@@ -224,7 +222,7 @@ class Generator:
         self.engine, self.seeds, self.settings = engine, seeds, settings
         self.ways = settings.ways(tuple(seeds.x.shape[1:]))
         self.true = seeds.expected
-        self.archive = Archive(self.true, seeds.roots.logits.astype(np.float64), len(self.ways))
+        self.archive = _Archive(self.true, seeds.roots.logits.astype(np.float64), len(self.ways))
         self.rounds: list[Arrays] = []
         self.count = self.unstable = self.failed = 0
         self.exhausted = False
@@ -237,7 +235,7 @@ class Generator:
     def step(self, left: float = np.inf) -> Arrays | None:
         """One round with at most `left` passes; None when every seed was tried for every cell, or nothing more is affordable."""
         # Of a task that takes all steps, and of running its result again as it is saved.
-        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // EVERY)
+        cost = self.settings.steps + 2 + BACKWARD * -(-self.settings.steps // GRADIENT_EVERY)
         way, rows, aim = self.archive.next(int(min(self.settings.batch, left // cost)))
         if not len(rows):
             self.exhausted = left >= cost
@@ -246,7 +244,7 @@ class Generator:
         seed = self.seeds.unit(self.seeds.x[rows], device)
         true, aimed = (torch.from_numpy(np.ascontiguousarray(a)).to(device) for a in (self.true[rows], aim))
         first, before = not self.rounds, self.spent
-        climb = Climb(self.engine, self.ways[way], seed, true, aimed, lambda logits, at: self.seeds.counted(logits, rows[at]))
+        climb = _Climb(self.engine, self.ways[way], seed, true, aimed, lambda logits, at: self.seeds.counted(logits, rows[at]))
         faults = climb.run(self.settings.steps, first=first)
         size = distances(faults.x, seed[torch.from_numpy(faults.rows).to(device)])[:, 1]
         better = self._better(self.true[rows[faults.rows]], faults.predicted, way, size)
@@ -296,7 +294,7 @@ class Generator:
         self.failed += int(part["failed"])
         self.rounds.append(part)
 
-    def faults(self) -> Faults:
+    def faults(self) -> _Faults:
         """All so far."""
         rounds = self.rounds
 
@@ -304,7 +302,5 @@ class Generator:
             return np.concatenate([np.empty(0, kind), *(part[name] for part in rounds)]).astype(kind)
 
         ways = np.repeat([int(part["way"]) for part in rounds], [len(part["row"]) for part in rounds]).astype(np.int64)
-        return Faults(
-            np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), joined("row"), joined("predicted"), ways,
-            joined("steps"), joined("size", np.float64), self.archive.elite[self.archive.filled],
-        )  # fmt: skip
+        x, elite = np.concatenate([self.seeds.x[:0], *(part["x"] for part in rounds)]), self.archive.elite[self.archive.filled]
+        return _Faults(x, joined("row"), joined("predicted"), ways, joined("steps"), joined("size", np.float64), elite)

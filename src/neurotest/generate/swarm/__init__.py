@@ -1,23 +1,14 @@
 """Particle swarms that look for faults in the ball around each seed, led by what hidden neurons do."""
 
-from neurotest.generate.swarm.ball import Ball
-from neurotest.generate.swarm.engine import Hit, Swarm, Trajectory
-from neurotest.generate.swarm.excitability import Excitability
-from neurotest.generate.swarm.fitness import Margin, Sensitivity
-from neurotest.generate.swarm.measure import Fitness, Measure, Problem
-from neurotest.generate.swarm.settings import PRESETS, Settings
-
-__all__ = [
-    "PRESETS",
-    "Ball",
-    "Excitability",
-    "Fitness",
-    "Hit",
-    "Margin",
-    "Measure",
-    "Problem",
-    "Sensitivity",
-    "Settings",
-    "Swarm",
-    "Trajectory",
-]
+from neurotest.generate.swarm.ball import Ball as Ball
+from neurotest.generate.swarm.engine import Hit as Hit
+from neurotest.generate.swarm.engine import Swarm as Swarm
+from neurotest.generate.swarm.engine import Trajectory as Trajectory
+from neurotest.generate.swarm.excitability import Excitability as Excitability
+from neurotest.generate.swarm.fitness import Margin as Margin
+from neurotest.generate.swarm.fitness import Sensitivity as Sensitivity
+from neurotest.generate.swarm.measure import Fitness as Fitness
+from neurotest.generate.swarm.measure import Measure as Measure
+from neurotest.generate.swarm.measure import Problem as Problem
+from neurotest.generate.swarm.settings import PRESETS as PRESETS
+from neurotest.generate.swarm.settings import Settings as Settings

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from neurotest import rng
 from neurotest.devices import exact
@@ -17,11 +16,11 @@ from neurotest.generate.swarm.engine import Swarm
 from neurotest.generate.swarm.fitness import Margin
 from neurotest.generate.swarm.measure import Problem
 from neurotest.generate.swarm.settings import Settings
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target.failures import gradient
 
-STEPS = 10  # of the gradient control, a quarter of the radius each
-NAMES = {
+PGD_STEPS = 10  # of the gradient control, a quarter of the radius each
+CONTROL_NAMES = {
     "noise": "random noise of equal norm",
     "pgd": "PGD of equal norm (gradients)",
     "margin": "a swarm led by the margin alone",
@@ -29,14 +28,14 @@ NAMES = {
 
 
 @dataclass
-class Control:
+class SwarmControl:
     """Seeds that failed, and different (seed, wrong label) pairs, after so many forward passes (a backward one counts two)."""
 
     failed: int = 0
     labels: int = 0
     forwards: int = 0
 
-    def add(self, other: Control) -> None:
+    def add(self, other: SwarmControl) -> None:
         self.failed += other.failed
         self.labels += other.labels
         self.forwards += other.forwards
@@ -51,7 +50,7 @@ class Control:
         }
 
 
-def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) -> Control:
+def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) -> SwarmControl:
     """So many random changes of the ball's size per seed; a seed ends after `labels` different wrong labels, as in the swarm."""
     target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     labels_of: dict[int, set[int]] = {}
@@ -69,18 +68,22 @@ def noise(problem: Problem, tries: int, *, random: int, labels: int | None = 1) 
         if labels is not None and labels_of:
             done = torch.tensor([len(labels_of.get(row, ())) >= labels for row in rows.tolist()], device=rows.device)
             rows = rows[~done]
-    return Control(len(labels_of), sum(map(len, labels_of.values())), spent)
+    return SwarmControl(len(labels_of), sum(map(len, labels_of.values())), spent)
 
 
-def pgd(problem: Problem, *, random: int) -> Control:
-    """Projected gradient ascent on the cross-entropy (of a quantity, on how far it moved); projection stands outside the graph,
-    where it hides no gradient."""
+def pgd(problem: Problem, *, random: int) -> SwarmControl:
+    """Projected gradient ascent on the cross-entropy (of a regression value, on how far it moved); projection stands outside the
+    graph, where it hides no gradient."""
     target, seeds, y, ball = problem.target, problem.seeds, problem.y, problem.ball
     step = (ball.length(seeds) if ball.norm != "none" else torch.ones(len(seeds), 1)).to(seeds) / 4
     step = step.view(-1, *[1] * (seeds.ndim - 1))
-    u = ball.noise(seeds, rng.torch_stream("swarm.pgd", random)) if ball.round else _random_start(seeds, ball, random)
+    stream = rng.torch_stream("swarm.pgd", random)
+    if ball.round:
+        u = ball.noise(seeds, stream)
+    else:
+        u = (seeds + (2 * torch.rand(seeds.shape, generator=stream).to(seeds) - 1) * ball.reach).clamp(0, 1)
     free = Ball(ball.norm, ball.radius, None)
-    for _ in range(STEPS):
+    for _ in range(PGD_STEPS):
         with torch.enable_grad():
             at = u.detach().clone().requires_grad_()
             logits = exact(target.logits(from_unit(at, target.bounds)))
@@ -98,15 +101,10 @@ def pgd(problem: Problem, *, random: int) -> Control:
         logits = target.logits(from_unit(ball.project(u, seeds), target.bounds))
         predicted = problem.classes(logits, torch.arange(len(seeds), device=seeds.device))
     wrong = int((predicted != y).sum())
-    return Control(wrong, wrong, len(seeds) * (3 * STEPS + 1))
+    return SwarmControl(wrong, wrong, len(seeds) * (3 * PGD_STEPS + 1))
 
 
-def _random_start(seeds: Tensor, ball: Ball, random: int) -> Tensor:
-    drawn = torch.rand(seeds.shape, generator=rng.torch_stream("swarm.pgd", random)).to(seeds)
-    return (seeds + (2 * drawn - 1) * ball.reach).clamp(0, 1)
-
-
-def margin(problem: Problem, settings: Settings, group: int) -> Control:
+def margin(problem: Problem, settings: Settings, group: int) -> SwarmControl:
     """The same swarm, guided by the logits alone."""
     trajectory = Swarm(Margin().begin(problem), settings, group).run()
-    return Control(len(trajectory.failed), len(trajectory.hits), int(trajectory.spent.sum()))
+    return SwarmControl(len(trajectory.failed), len(trajectory.hits), int(trajectory.spent.sum()))

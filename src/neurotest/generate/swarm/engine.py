@@ -15,12 +15,11 @@ from neurotest import rng
 from neurotest.audio import NOMINAL, is_audio
 from neurotest.devices import widest
 from neurotest.errors import BadInput
-from neurotest.generate.swarm.chords import Chords, Reach
 from neurotest.generate.swarm.lattice import Footprint, Lattice, Slope
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import Tiles, Velocity
 from neurotest.generate.swarm.settings import Settings
-from neurotest.generate.swarm.tones import Tones
+from neurotest.generate.swarm.tones import Chords, Reach, Tones
 from neurotest.levels import SIXTEEN
 from neurotest.target import Target
 
@@ -70,7 +69,7 @@ NEEDED = {  # by moves that read a map
 PHOTOGRAPH, MEMORY = 1 << 13, 1 << 29  # values of an input from which memory counts, and bytes of layers that may be looked at
 
 
-def positions_at_once(target: Target, seeds: Tensor) -> int:
+def _positions_at_once(target: Target, seeds: Tensor) -> int:
     """How many positions are judged in one pass: fitness looks at their layers, and those of photographs are large."""
     shape = tuple(seeds.shape[1:])
     if math.prod(shape) <= PHOTOGRAPH:
@@ -89,7 +88,7 @@ class Swarm:
         self.measure, self.settings, self.group = measure, settings, group
         self.stop = stop or (lambda: False)
         self.seeds, self.y, self.ball = measure.problem.seeds, measure.problem.y, measure.problem.ball
-        self.batch = min(settings.batch, positions_at_once(measure.problem.target, self.seeds))
+        self.batch = min(settings.batch, _positions_at_once(measure.problem.target, self.seeds))
         n, device = len(self.seeds), self.seeds.device
         self.spent = torch.zeros(n, dtype=torch.long, device=device)
         self.value = torch.full((n,), -torch.inf, dtype=widest(device), device=device)
@@ -218,23 +217,23 @@ class Swarm:
             else:
                 self._run_turns(self._surveying(rows, reach), rows, labels, cost)
 
-    def _on_sphere_of_sound(self) -> bool:
-        """Whether the change can be made of tones: sound, in a ball that is a sphere."""
-        sound = self.ball.levels is SIXTEEN and is_audio(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
-        if self.settings.moves in ("tones", "chords") and not (sound and self.ball.round):
+    def _tones_fit(self) -> bool:
+        """Whether the change can be made of tones: audio, in a ball that is a sphere."""
+        audio = self.ball.levels is SIXTEEN and is_audio(SIXTEEN.dtype, tuple(self.seeds.shape[1:]))
+        if self.settings.moves in ("tones", "chords") and not (audio and self.ball.round):
             raise BadInput(
                 "unsuitable",
                 "moves",
-                f"moves={self.settings.moves!r}: it needs sound (16-bit samples) and norm=snr or l2; use tiles.",
+                f"moves={self.settings.moves!r}: it needs audio (16-bit samples) and norm=snr or l2; use tiles.",
             )
-        return sound and self.ball.round
+        return audio and self.ball.round
 
     def _reach(self) -> tuple[Footprint | Reach | None, int]:
         """How far a value, or a tone, reaches in the first layer, and what a turn costs; None: tiles or single tones are used."""
-        settings, sound = self.settings, self._on_sphere_of_sound()
+        settings, audio = self.settings, self._tones_fit()
         if settings.moves in ("tiles", "tones"):
             return None, 0
-        reach = self._measured(sound and settings.moves != "lattice")
+        reach = self._measured(audio and settings.moves != "lattice")
         if reach is None and settings.moves in NEEDED:
             raise BadInput(
                 "conflict",
@@ -287,7 +286,7 @@ class Swarm:
     def _run_tiles(self, rows: Tensor, labels: int | None) -> None:
         settings = self.settings
         moves: Tiles | Tones = Tiles(self.seeds[rows], self.ball, settings.particles, settings.start == "fixed")
-        if self._on_sphere_of_sound() and settings.moves != "tiles":
+        if self._tones_fit() and settings.moves != "tiles":
             rate = self.measure.problem.target.preprocess.rate or NOMINAL
             moves = Tones(self.seeds[rows], self.ball, settings.particles, rate)
         self._start(moves, rows)
@@ -307,7 +306,6 @@ class Swarm:
     def _flip(self, moves: Tiles | Tones, rows: Tensor) -> None:
         x = moves.propose(self._stream)  # (n, p, *shape)
         value, predicted = self._judge_all(x, rows)
-        moves.learn(value - self.value[rows][:, None])
         better = value > self.value[rows][:, None]
         helped = better.sum(1)
         several = torch.nonzero(helped > 1)[:, 0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from abc import abstractmethod
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,9 +14,9 @@ from neurotest.checks import Settings, number, setting
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.registry import register
-from neurotest.target import Probe, Want
+from neurotest.target import Probe
 from neurotest.target.failures import gradients
 
 ZERO_GRADIENT = (
@@ -71,9 +72,8 @@ class Excitability(Settings):
     def begin(self, problem: Problem) -> Measure:
         layers = problem.layers if problem.layers is not None else self.layers
         players = Players(hidden_layers(problem.target, layers), problem.neuron)  # type: ignore[arg-type]
-        kind: Any = {"seed": ByWeights, "particle": ByParticle, "shapley": ByShapley}[self.estimate]
-        wants: tuple[Want, ...] = (players.want,) if self.estimate == "seed" else ()
-        measure: ByWeights | ByParticle | ByShapley = kind(problem, wants)
+        kinds: dict[str, type[_ByPlayers]] = {"seed": _ByWeights, "particle": _ByParticle, "shapley": _ByShapley}
+        measure = kinds[self.estimate](problem, (players.want,) if self.estimate == "seed" else ())
         measure.settings, measure.players = self, players
         measure.prepare()
         return measure
@@ -91,11 +91,18 @@ class Excitability(Settings):
         return (values > limit).to(widest(values.device)).mean(1)
 
 
-class ByWeights(Measure):
-    """Values to first order: a neuron's weight times how much it changed since it was weighed."""
+class _ByPlayers(Measure):
+    """Values of neurons, which are the players of a game."""
 
     settings: Excitability
     players: Players
+
+    @abstractmethod
+    def prepare(self) -> None: ...
+
+
+class _ByWeights(_ByPlayers):
+    """Values to first order: a neuron's weight times how much it changed since it was weighed."""
 
     def prepare(self) -> None:
         self.reweighs = True
@@ -164,11 +171,8 @@ class ByWeights(Measure):
         return self.settings.fold(self.players.gathered(shapley, "sum").to(widest(u.device)))
 
 
-class ByParticle(Measure):
+class _ByParticle(_ByPlayers):
     """The mask gradient of every position, minus that of its seed, which is computed once."""
-
-    settings: Excitability
-    players: Players
 
     def prepare(self) -> None:
         self.cost = 4  # a forward pass, one of the halved network, and a backward pass that counts two
@@ -189,11 +193,8 @@ class ByParticle(Measure):
         return self.settings.fold((now - self.base[owner]).to(widest(u.device)))
 
 
-class ByShapley(Measure):
+class _ByShapley(_ByPlayers):
     """The Shapley values of every position against its seed (definitions 1 to 3 of the paper), over random orders of neurons."""
-
-    settings: Excitability
-    players: Players
 
     def prepare(self) -> None:
         self.cost = 1 + 2 * len(self.players) * self.settings.orders
@@ -203,10 +204,8 @@ class ByShapley(Measure):
         problem = self.problem
         x, moved = (from_unit(part, problem.target.bounds) for part in (problem.seeds[owner], u))
         # Every neuron plays, also one that is silent on both inputs: it may wake up while others are silenced.
-        game = Game(
-            problem.target, x, moved, problem.y[owner],
-            layers=self.players.want.layers, neuron=self.players.neuron, active_only=False,
-        )  # fmt: skip
+        layers, neuron = self.players.want.layers, self.players.neuron
+        game = Game(problem.target, x, moved, problem.y[owner], layers=layers, neuron=neuron, active_only=False)
         seed = problem.random + self.judged
         orders = self.settings.orders
         shapley = [permutation(game, row, orders=orders, truncate=0, seed=seed).values for row in range(len(u))]

@@ -11,13 +11,13 @@ from neurotest import rng
 from neurotest.checks import Settings, number, setting
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.measure import Measure, Problem, odds
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.registry import register
 from neurotest.target import Want
 
 V1 = "DeepSensor, sensitivity (Jin et al.)"
 NOISES = 20  # noisy copies of each seed that set lambda
-AT_ONCE = 400  # of them, in one forward pass
+NOISES_AT_ONCE = 400  # of them, in one forward pass
 
 
 def _lam(name: str, value: Any) -> float | str:
@@ -85,12 +85,12 @@ class Sensitivity(Settings):
         layers = problem.layers or self.layers
         problem.target.survey().find(layers)  # refuses a glob that matches nothing
         want = Want(layers=layers, neuron=problem.neuron, keep="map" if self.scale == "minmax" else "reduced")  # type: ignore[arg-type]
-        measure = SensitivityMeasure(problem, (want,))
+        measure = _SensitivityMeasure(problem, (want,))
         measure.prepare(self)
         return measure
 
 
-class SensitivityMeasure(Measure):
+class _SensitivityMeasure(Measure):
     """Changes of neurons against what they are on the seed."""
 
     settings: Sensitivity
@@ -130,7 +130,7 @@ class SensitivityMeasure(Measure):
         n = len(problem.seeds)
         draws = [rng.torch_stream("swarm.lambda", problem.random, number) for number in range(NOISES)]
         changes = []
-        size = max(1, AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
+        size = max(1, NOISES_AT_ONCE // n)  # few seeds alone would be slow: several draws go through the network together
         for part in (draws[start : start + size] for start in range(0, NOISES, size)):
             noisy = torch.cat([problem.ball.noise(problem.seeds, draw) for draw in part])
             trace = self._probe(from_unit(noisy, problem.target.bounds))
@@ -193,10 +193,10 @@ class Margin:
     labels: ClassVar[bool] = True
 
     def begin(self, problem: Problem) -> Measure:
-        return MarginMeasure(problem)
+        return _MarginMeasure(problem)
 
 
-class MarginMeasure(Measure):
+class _MarginMeasure(Measure):
     """Needs nothing but the logits."""
 
     def fitness(self, u: Tensor, owner: Tensor, values: dict[str, Tensor], logits: Tensor) -> Tensor:

@@ -3,7 +3,7 @@ place says at once which of these flips help."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from neurotest.devices import widest
 from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.measure import Measure
 from neurotest.generate.swarm.moves import PerSeed
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 
 # Of the flips that help, best first, so many are tried together. Chosen on test images with even numbers.
 SHARES = (1.0, 0.5, 0.25, 0.12)
@@ -84,6 +84,15 @@ def surrounded(maps: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     (top, bottom), (left, right) = rows.unbind(1), columns.unbind(1)
     above, below = total[:, top], total[:, bottom + 1]
     return below[..., right + 1] - below[..., left] - above[..., right + 1] + above[..., left]
+
+
+def best_shares(gain: Tensor, shares: Sequence[float]) -> Iterator[Tensor]:
+    """For each share (n, m) bool: of the changes that help, gain above 0, that share with the greatest gains."""
+    order = gain.sort(1, descending=True).values
+    helpful = (order > 0).sum(1, keepdim=True)
+    for share in shares:
+        last = (helpful * share).ceil().long().sub(1).clamp_min(0)
+        yield (gain >= order.gather(1, last)) & (gain > 0)
 
 
 @dataclass(eq=False)
@@ -157,13 +166,7 @@ class Lattice(PerSeed):
         unset = self.signs == 0
         gain = torch.where(unset, self.helps.abs(), self.helps).flatten(1)
         flipped = torch.where(unset & (self.helps < 0), -self.flipped, self.flipped)
-        order = gain.sort(1, descending=True).values
-        helpful = (order > 0).sum(1, keepdim=True)
-        parts = []
-        for share in SHARES:
-            last = (helpful * share).ceil().long().sub(1).clamp_min(0)
-            chosen = (gain >= order.gather(1, last)) & (gain > 0)
-            parts.append(torch.where(chosen.view_as(self.signs), flipped, self.signs))
+        parts = [torch.where(best.view_as(flipped), flipped, self.signs) for best in best_shares(gain, SHARES)]
         signs = torch.stack(parts, 1)
         base = self.seeds.repeat_interleave(len(SHARES), 0)
         return signs, self.ball.corner(signs.flatten(0, 1), base).view_as(signs)

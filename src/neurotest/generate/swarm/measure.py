@@ -13,7 +13,7 @@ from neurotest import rng
 from neurotest.devices import widest
 from neurotest.errors import BadInput
 from neurotest.generate.swarm.ball import Ball
-from neurotest.mutate.space import from_unit
+from neurotest.mutate.unit import from_unit
 from neurotest.target import Probe, Profile, Target, Want
 
 CONSTANT = (
@@ -34,7 +34,7 @@ class Problem:
     neuron: str = "channel"
     profile: Profile | None = None  # spread of training data, for sensitivity
     random: int = 0
-    answers: Tensor | None = None  # (n,) to the seeds, where the target predicts a quantity: a fault is far from them
+    answers: Tensor | None = None  # (n,) to the seeds, where the target predicts a regression value: a fault is far from them
 
     def classes(self, logits: Tensor, rows: Tensor) -> Tensor:
         """(n,) the classes that positions of these seeds count as; -1 where logits are not finite."""

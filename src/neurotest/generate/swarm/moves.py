@@ -157,9 +157,6 @@ class Tiles(PerSeed):
         bound = torch.where(self.flipped > 0, self.high[:, None], self.low[:, None])
         return torch.where(self.at, bound, self.best[:, None])
 
-    def learn(self, gain: Tensor) -> None:
-        """All tiles of a size are tried once: nothing is learnt from what a flip did."""
-
     def positions(self, signs: Tensor, seeds: Tensor) -> Tensor:
         """The corners of these signs."""
         return self.ball.corner(signs, seeds)

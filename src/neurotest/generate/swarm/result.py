@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.generate.outcome import Outcome, class_name, interval
-from neurotest.generate.swarm.controls import Control
+from neurotest.generate.swarm.controls import SwarmControl
 from neurotest.generate.swarm.engine import Moment
 from neurotest.notebook import Picture, beside
 
@@ -31,7 +31,7 @@ class SwarmResult(Outcome):
     evaluations: float  # forward passes per seed, a backward one counting two
     errors: int  # best positions that failed, summed over iterations: the papers' test errors
     classes: tuple[str, ...] | None
-    controls: dict[str, Control]
+    controls: dict[str, SwarmControl]
     history: tuple[Moment, ...] = field(repr=False)
     x: NDArray[np.generic] = field(repr=False)  # (faults, *shape) as saved
     rows: NDArray[np.int64] = field(repr=False)  # (faults,) positions of their seeds in the data

@@ -23,7 +23,7 @@ from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.scan import Progress, batches, recorded_at_once
 from neurotest.select.adaptive.features import BLOCK, SAMPLE, WANT, Basis, Facts, Gather
 from neurotest.target import Probe, Target

@@ -16,6 +16,15 @@ from neurotest.select.adaptive.remaining import WIDER_SELF, Remaining, combined
 
 WIDER = 4  # so many times the batch are looked at
 NEAR = 10  # neighbours by which the width of a kind is found
+EXPERTS = ("deepgini", "prior", "corrected", "regression", "head")
+SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
+SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
+LARGE_BATCH, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
+LARGEST_DIVERSE = 2000  # the largest batch that is made diverse
+DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
+EXPLORED = 0.3  # of this share only
+REGRESSION = 0.1  # the regression's weight before the first label
+LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must predict labels better than DeepGini, where that is the start
 
 
 def _diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) -> np.ndarray:
@@ -36,17 +45,6 @@ def _diverse(odds: Tensor, x: Tensor, predicted: Tensor, n: int, weight: float) 
         crowd += alike[best]
         score[best] = -torch.inf
     return top[chosen].numpy()
-
-
-EXPERTS = ("deepgini", "prior", "corrected", "regression", "head")
-SPREAD, SPREAD_CONSTANT = 0.3, 1.0  # how far weights may stray from the prior's
-SPREAD_LARGE, LOOSER = 0.6, 3.0  # with large batches: how far then, and by what the ridge is divided
-LARGE_BATCH, FOLDS = 60, 2  # labels of a batch beyond which experts are judged within it, and in how many parts
-LARGEST_DIVERSE = 2000  # the largest batch that is made diverse
-DIVERSITY, DIVERSITY_FIRST = 0.5, 1.0  # what crowding costs in log-odds; in the first batch, before anything was learned here,
-EXPLORED = 0.3  # of this share only
-REGRESSION = 0.1  # the regression's weight before the first label
-LEAD, LEAD_NATURAL = 1.0, 3.0  # nats by which the stack must predict labels better than DeepGini, where that is the start
 
 
 @dataclass

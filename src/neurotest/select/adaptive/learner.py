@@ -186,7 +186,7 @@ def quick_head(
     bound.diagonal().add_(ridge)
     upper = torch.linalg.cholesky(bound).T
     back = torch.linalg.solve_triangular(upper, torch.eye(len(upper), dtype=precision), upper=True)  # coordinates -> weights
-    parts = [_part(back.T @ x[rows].T, outputs[rows], aims[rows], weights[rows]) for rows in _blocks(len(x))]
+    parts = [_head_rows(back.T @ x[rows].T, outputs[rows], aims[rows], weights[rows]) for rows in _blocks(len(x))]
     pull = ridge * back.T @ back
 
     def function(head: Tensor) -> tuple[float, Tensor]:  # (rank, d)
@@ -206,7 +206,7 @@ def _blocks(n: int) -> list[slice]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _HeadRows:
     """Some rows of a regression, as many as stay in a processor's cache. Classes are rows and inputs columns here: a softmax
     along columns of a few values is several times slower."""
 
@@ -229,11 +229,11 @@ class _Part:
         return value
 
 
-def _part(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor) -> _Part:  # x (d, n)
+def _head_rows(x: Tensor, outputs: Outputs, aims: Tensor, weights: Tensor) -> _HeadRows:  # x (d, n)
     values, wanted = (a.to(x).T.contiguous() for a in (outputs.values, aims))
     vectors = outputs.vectors()
     vectors = None if vectors is None else vectors.to(x).permute(2, 1, 0).contiguous()
-    return _Part(x, values, wanted.mul_(weights), weights, vectors)
+    return _HeadRows(x, values, wanted.mul_(weights), weights, vectors)
 
 
 def _minimise(function: Function, start: Tensor, *, steps: int, enough: float) -> Tensor:

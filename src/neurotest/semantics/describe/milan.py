@@ -39,6 +39,9 @@ from neurotest.semantics.exemplars import Exemplars, K, regions
 START, STOP, ODD = 0, 1, 2  # numbers of the tokens that are no words
 SPECIAL = ("<start>", "<stop>", "<odd>")
 LENGTH = 15
+FORMAT = 2
+BATCH = 64
+STORED = ("teller", "language")  # what the two decoders are called in files
 
 
 def _tokens(text: str) -> list[str]:
@@ -206,11 +209,6 @@ def _train_module(
         losses.append(float(loss.detach()))
     module.eval()
     return losses
-
-
-FORMAT = 2
-BATCH = 64
-STORED = ("teller", "language")  # what the two decoders are called in files
 
 
 @dataclass(eq=False)

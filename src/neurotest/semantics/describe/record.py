@@ -34,6 +34,7 @@ from neurotest.stats.bootstrap import mean_interval
 if TYPE_CHECKING:
     from PIL import Image
 
+own(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
 own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
 ROWS = 64  # per image: larger ones no viewer likes
 LEFT = 330  # pixels for the words
@@ -41,6 +42,10 @@ SMALL, LARGE = 48, 112  # sides of a tile
 DIM = 0.3
 OUTLINE = (255, 196, 0)
 TOUCHING = np.array([[[0, 1, 0], [1, 1, 1], [0, 1, 0]]])  # pixels beside a pixel, in the same image
+EXEMPLARS, RATING, KEY = "exemplars.csv", "rating.csv", "rating-key.json"
+PAIRS = 100
+ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
+COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")
 
 
 @dataclass(frozen=True)
@@ -134,13 +139,6 @@ def _sized(x: NDArray[np.float64], times: int, side: int) -> NDArray[np.uint8]:
     high, wide = min(side, x.shape[1]), min(side, x.shape[2])
     out[:, :high, :wide] = np.clip(np.rint(x[:, :high, :wide]), 0, 255)
     return out
-
-
-EXEMPLARS, RATING, KEY = "exemplars.csv", "rating.csv", "rating-key.json"
-own(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
-PAIRS = 100
-ANSWERS = {"yes": 1.0, "maybe": 0.5, "no": 0.0}
-COLUMNS = ("item", "layer", "neuron", "description", "sheet", "rater", "answer")
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from neurotest.generate.differential.adapt import Evolving, changing_features, constant_features, cover_most
-from neurotest.generate.differential.deepxplore import constrain, rectangles
-from neurotest.generate.differential.dlfuzz import Mixed, coverage_gains, runners_up
-from neurotest.generate.differential.ensemble import Neurons, pick, weighted
+from neurotest.generate.differential.adapt import _changing_features, _constant_features, _cover_most, _Evolving
+from neurotest.generate.differential.deepxplore import _constrain, _rectangles
+from neurotest.generate.differential.dlfuzz import _coverage_gains, _Mixed, _runners_up, _weighted
+from neurotest.generate.differential.ensemble import Neurons, pick
 from neurotest.target import Probe, Target
 
 pytestmark = pytest.mark.by_hand
@@ -65,22 +65,22 @@ def test_picking_sums_each_rows_own_neurons() -> None:
 
 def test_constraints_by_hand() -> None:
     gradient = torch.tensor([[[[1.0, -3.0], [2.0, 4.0]]], [[[-1.0, -1.0], [-1.0, 7.0]]]])
-    light = constrain(gradient, "light", None)
+    light = _constrain(gradient, "light", None)
     assert light[:, 0, 0, 0].tolist() == [1.0, 1.0]
     assert bool((light == light[:, :, :1, :1]).all())
     inside = torch.zeros(2, 1, 2, 2)
     inside[:, :, 0] = 1
-    assert constrain(gradient, "occlusion", inside)[0, 0].tolist() == [[1.0, -3.0], [0.0, 0.0]]
-    dark = constrain(gradient, "blackout", inside)
+    assert _constrain(gradient, "occlusion", inside)[0, 0].tolist() == [[1.0, -3.0], [0.0, 0.0]]
+    dark = _constrain(gradient, "blackout", inside)
     assert dark[0, 0].tolist() == [[-1.0, -1.0], [0.0, 0.0]]
-    assert constrain(-gradient, "blackout", inside)[0].abs().sum() == 0  # it would become lighter there: nothing happens
-    assert torch.equal(constrain(gradient, "free", None), gradient)
+    assert _constrain(-gradient, "blackout", inside)[0].abs().sum() == 0  # it would become lighter there: nothing happens
+    assert torch.equal(_constrain(gradient, "free", None), gradient)
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(1, 12), st.floats(0, 0.999), st.floats(0, 0.999))
 def test_rectangles_lie_inside_and_have_their_size(height: int, width: int, side: int, top: float, left: float) -> None:
-    mask = rectangles((3, height, width), side, np.array([[top, left]]), torch.zeros(1))
+    mask = _rectangles((3, height, width), side, np.array([[top, left]]), torch.zeros(1))
     assert mask.shape == (1, 1, height, width)
     rows, columns = mask[0, 0].amax(1).nonzero()[:, 0], mask[0, 0].amax(0).nonzero()[:, 0]
     assert float(mask.sum()) == min(side, height) * min(side, width)
@@ -90,11 +90,11 @@ def test_rectangles_lie_inside_and_have_their_size(height: int, width: int, side
 
 def test_weighted_draws_follow_their_weights_without_repeating() -> None:
     uniforms = np.random.default_rng(0).random((4000, 4))
-    drawn = weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 1)[:, 0]
+    drawn = _weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 1)[:, 0]
     assert np.bincount(drawn, minlength=4) / 4000 == pytest.approx([0.8, 0.1, 0.1, 0.0], abs=0.03)
-    three = weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 3)
+    three = _weighted(np.array([[8.0, 1.0, 1.0, 0.0]]), uniforms, 3)
     assert set(map(frozenset, three.tolist())) == {frozenset({0, 1, 2})}
-    assert all(len(set(row)) == 4 for row in weighted(np.array([[1.0, 0, 0, 0]]), uniforms[:9], 4).tolist())
+    assert all(len(set(row)) == 4 for row in _weighted(np.array([[1.0, 0, 0, 0]]), uniforms[:9], 4).tolist())
 
 
 def test_dlfuzz_strategies() -> None:
@@ -103,7 +103,7 @@ def test_dlfuzz_strategies() -> None:
     scaled = np.tile([0.1, 0.9, 0.3, 0.24, np.nan], (6, 1))
 
     def chosen(name: str, m: int = 1) -> np.ndarray:
-        return Mixed(tuple(name.split("+")), neurons, 0.25).choose(counts, scaled, uniforms, m)
+        return _Mixed(tuple(name.split("+")), neurons, 0.25).choose(counts, scaled, uniforms, m)
 
     assert (chosen("often") == 1).all()
     assert not (chosen("rarely", 4) == 1).any()
@@ -116,8 +116,8 @@ def test_dlfuzz_strategies() -> None:
 
 def test_runners_up_are_the_next_classes() -> None:
     logits = torch.tensor([[5.0, 1.0, 3.0, 2.0]])
-    assert runners_up(logits, torch.tensor([0]), 2).tolist() == [[2, 3]]
-    assert runners_up(logits, torch.tensor([2]), 9).tolist() == [[0, 3, 1]]
+    assert _runners_up(logits, torch.tensor([0]), 2).tolist() == [[2, 3]]
+    assert _runners_up(logits, torch.tensor([2]), 9).tolist() == [[0, 3, 1]]
 
 
 @settings(max_examples=30, deadline=None)
@@ -131,19 +131,19 @@ def test_coverage_gains_as_one_after_the_other(rows: list[list[bool]], start: li
         before = covered.sum()
         covered = covered | np.array(row)
         expected.append((covered.sum() - before) / 4)
-    assert coverage_gains(np.array(rows), np.array(start)).tolist() == pytest.approx(expected)
+    assert _coverage_gains(np.array(rows), np.array(start)).tolist() == pytest.approx(expected)
 
 
 def test_adapt_features_by_hand() -> None:
     neurons = Neurons(target(), "pre_activation")
-    fixed = constant_features(neurons)
+    fixed = _constant_features(neurons)
     assert fixed.shape == (5, 17)
     assert (fixed.sum(1) == 3).all()  # one quarter, one band of weights, one kind
     assert fixed[:2, 12].tolist() == [1, 1]
     assert fixed[2:, 13].tolist() == [1, 1, 1]
     assert fixed[:2, 0].tolist() == [1, 1]
     assert fixed[2:, 2].tolist() == [1, 1, 1]
-    features = changing_features(np.array([0, 5, 1, 3, 0]), np.array([False, True, False, False, False]))
+    features = _changing_features(np.array([0, 5, 1, 3, 0]), np.array([False, True, False, False, False]))
     assert features.shape == (5, 12)
     assert features[:, 0].tolist() == [0, 1, 0, 0, 0]
     assert features[:, 1].tolist() == [1, 0, 0, 0, 1]
@@ -154,14 +154,14 @@ def test_adapt_features_by_hand() -> None:
 
 def test_covering_most_is_greedy() -> None:
     covered = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 0, 0, 1], [0, 1, 1, 0]], dtype=bool)
-    assert cover_most(covered, 2).tolist() == [1, 2]
-    assert cover_most(covered, 9).tolist()[:2] == [1, 2]
-    assert len(cover_most(covered, 9)) == 4
+    assert _cover_most(covered, 2).tolist() == [1, 2]
+    assert _cover_most(covered, 9).tolist()[:2] == [1, 2]
+    assert len(_cover_most(covered, 9)) == 4
 
 
 def test_strategies_evolve_and_can_be_saved() -> None:
     neurons = Neurons(target(), "pre_activation")
-    one, other = Evolving(neurons, 4, random=3), Evolving(neurons, 4, random=3)
+    one, other = _Evolving(neurons, 4, random=3), _Evolving(neurons, 4, random=3)
     uniforms, scaled, counts = np.random.default_rng(0).random((6, 5)), np.zeros((6, 5)), np.array([1, 0, 2, 0, 0])
     first = one.strategies.copy()
     for _ in range(2):

@@ -8,12 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.generate.subjects import Net, seeds
 
-from neurotest.generate.fuzz.goals.arms import Arms, kinship
-from neurotest.generate.fuzz.goals.features import KINDS, Components, Features
+from neurotest.generate.fuzz.goals.candidates import Arms, _kinship
+from neurotest.generate.fuzz.goals.features import KINDS, Features, _Components
 from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
 from neurotest.mutate.base import Family, single
-from neurotest.mutate.operators import Contrast
-from neurotest.mutate.pixel import Blur
+from neurotest.mutate.operators import Blur, Contrast
 from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98
 from neurotest.target import Target
 
@@ -22,10 +21,10 @@ pytestmark = pytest.mark.by_hand
 
 def test_kinship_by_hand() -> None:
     """Parameters 0, 1, 10 lie 0, 0.1, 1 apart in their range: exp(-(0.1/0.15)^2) = 0.6412, and never below 0.01."""
-    near = kinship(Family("contrast", Contrast(), single((0, 1, 10)), (0.0,)))
+    near = _kinship(Family("contrast", Contrast(), single((0, 1, 10)), (0.0,)))
     assert near[0].tolist() == pytest.approx([1, np.exp(-((0.1 / 0.15) ** 2)), 0.01])
     assert near[0, 1] == pytest.approx(0.6412, abs=1e-4)
-    assert kinship(Family("blur", Blur(), single((1, 2)), (0.0,))).tolist() == [[1, 0.01], [0.01, 1]]  # kinds, not sizes
+    assert _kinship(Family("blur", Blur(), single((1, 2)), (0.0,))).tolist() == [[1, 0.01], [0.01, 1]]  # kinds, not sizes
 
 
 def test_arms_are_the_rules_that_change_something_and_whole_families_of_noise() -> None:
@@ -127,12 +126,12 @@ def test_temperature_forgets_after_twelve_batches_and_is_saved() -> None:
 def test_components_are_those_of_the_singular_values() -> None:
     random = np.random.default_rng(0)
     rows = random.normal(size=(40, 6)) * [5, 3, 1, 1, 1, 1]
-    fitted = Components.fit(rows, 2)
+    fitted = _Components.fit(rows, 2)
     _, values, axes = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     np.testing.assert_allclose(np.abs(fitted.axes.T @ axes[:2].T), np.eye(2), atol=1e-9)
     assert fitted(rows)[:, 0].std() == pytest.approx(1)  # the first has spread 1, the second keeps its share
     assert fitted(rows)[:, 1].std() == pytest.approx(values[1] / values[0])
-    assert len(Components.fit(np.ones((5, 4)))) == 0  # nothing varies
+    assert len(_Components.fit(np.ones((5, 4)))) == 0  # nothing varies
 
 
 @pytest.mark.parametrize(("kind", "width"), [("logits", 7), ("neurons", 26), ("pixels", 26)])

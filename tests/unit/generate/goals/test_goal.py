@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from neurotest import registry
 from neurotest.errors import BadInput
-from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalState, GoalSubject, Outcomes, numbered
+from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalState, GoalSubject, Outcomes, _numbered
 
 pytestmark = pytest.mark.plain
 
@@ -103,7 +103,7 @@ def test_neurons_and_paths_that_stood_out() -> None:
 
 def test_numbers_of_cells_are_all_different() -> None:
     a, b, c = (part.ravel() for part in np.meshgrid(np.arange(3), np.arange(4), np.arange(5), indexing="ij"))
-    assert sorted(numbered((a, 3), (b, 4), (c, 5)).tolist()) == list(range(60))
+    assert sorted(_numbered((a, 3), (b, 4), (c, 5)).tolist()) == list(range(60))
 
 
 def test_families_of_an_earlier_campaign(tmp_path: Path) -> None:

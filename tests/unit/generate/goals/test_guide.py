@@ -15,7 +15,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import Budget, Fuzzer, Settings, build_guide, choose_seeds
 from neurotest.generate.fuzz.goals import Goals
-from neurotest.generate.fuzz.goals.state import TOP, GoalsState
+from neurotest.generate.fuzz.goals.state import TOP_CLASSES, GoalsState
 from neurotest.measure.context import Context
 from neurotest.mutate.rules import DeepHunterMutations, Rules98, TensorFuzzMutations
 from neurotest.oracles import build_oracles
@@ -30,7 +30,7 @@ def guide_of(loop: Fuzzer) -> GoalsState:
 def test_what_was_reached_is_what_was_output() -> None:
     loop = fuzzer("goals", Budget(forwards=900))
     faults = [m for m in outputs(loop) if m.fault]
-    counts = guide_of(loop).goals.counts
+    counts = guide_of(loop).details()["goals"]
     assert counts["family"] == len({m.family for m in faults}) == len(loop.tally.families)
     assert counts["pair"] == len({(m.expected, m.predicted) for m in faults})
     assert counts["seed"] == len({m.root for m in faults})
@@ -148,7 +148,7 @@ def test_many_classes_and_no_hidden_layer() -> None:
     outputs(loop)
     guide = guide_of(loop)
     rows = guide.parents[guide.parents.rows]
-    assert rows.classes.shape[1] == TOP
+    assert rows.classes.shape[1] == TOP_CLASSES
     assert (rows.classes == chosen.expected[rows.root][:, None]).sum(1).tolist() == [1] * len(rows)
     assert guide.features.outputs == 32
     assert guide.details()["features"] == "logits"

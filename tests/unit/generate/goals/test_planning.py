@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurotest import registry
-from neurotest.generate.fuzz.goals.arms import Arms
+from neurotest.generate.fuzz.goals.candidates import Arms, ParentRows, Parents
 from neurotest.generate.fuzz.goals.goal import GoalState, GoalSubject, Outcomes
-from neurotest.generate.fuzz.goals.parents import ParentRows, Parents
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, chances
 from neurotest.mutate.base import Family, Mutations, single
-from neurotest.mutate.operators import Contrast, Rotation
-from neurotest.mutate.pixel import Add
+from neurotest.mutate.operators import Add, Contrast, Rotation
 
 pytestmark = pytest.mark.by_hand
 

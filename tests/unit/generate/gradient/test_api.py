@@ -13,8 +13,8 @@ from neurotest.data.source import ArraySource
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
 from neurotest.generate.gradient import PGD, AttackResult, Diversity, attack
-from neurotest.generate.noise import shuffle
-from neurotest.mutate.distances import distances
+from neurotest.generate.suite import shuffle
+from neurotest.mutate.unit import distances
 from neurotest.runs.store import Run
 from neurotest.target import Target
 

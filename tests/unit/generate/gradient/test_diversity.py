@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.generate.gradient.diversity import Diversity, divergence, slope
-from neurotest.generate.gradient.engine import Engine
+from neurotest.generate.gradient.engine import Diversity, Engine, _divergence, _slope
 from neurotest.target import Target
 
 pytestmark = pytest.mark.by_hand
@@ -29,25 +28,25 @@ def by_loop(values: np.ndarray) -> float:
 
 
 def test_known_vectors() -> None:
-    assert float(divergence(torch.tensor([2.0, 2.0, 2.0]))) == pytest.approx(0, abs=1e-6)
-    assert float(divergence(torch.tensor([1.0, 3.0]))) == pytest.approx(math.log(0.5) - (math.log(0.25) + math.log(0.75)) / 2)
+    assert float(_divergence(torch.tensor([2.0, 2.0, 2.0]))) == pytest.approx(0, abs=1e-6)
+    assert float(_divergence(torch.tensor([1.0, 3.0]))) == pytest.approx(math.log(0.5) - (math.log(0.25) + math.log(0.75)) / 2)
     # One of two silent: half of (log 1/2 - log 1) plus half of (log 1/2 - log 1e-20).
-    assert float(divergence(torch.tensor([1.0, -5.0]))) == pytest.approx(math.log(0.5) + 0.5 * 20 * math.log(10), rel=1e-5)
-    assert float(divergence(torch.zeros(4))) == pytest.approx(20 * math.log(10) - math.log(4), rel=1e-5)
+    assert float(_divergence(torch.tensor([1.0, -5.0]))) == pytest.approx(math.log(0.5) + 0.5 * 20 * math.log(10), rel=1e-5)
+    assert float(_divergence(torch.zeros(4))) == pytest.approx(20 * math.log(10) - math.log(4), rel=1e-5)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(-5, 5, width=32).filter(lambda v: v <= 0 or v > 1e-6), min_size=1, max_size=12))
 def test_as_plain_loops_say_and_never_below_zero(values: list[float]) -> None:
     given_values = torch.tensor(values, dtype=torch.float64)
-    value = float(divergence(given_values))
+    value = float(_divergence(given_values))
     assert value == pytest.approx(by_loop(np.array(values)), rel=1e-6, abs=1e-6)
     assert value >= -1e-6
 
 
 def test_its_gradient_is_that_of_the_plain_formula() -> None:
     values = torch.tensor([0.5, 2.0, -1.0, 1.5], dtype=torch.float64, requires_grad=True)
-    (mine,) = torch.autograd.grad(divergence(values), values)
+    (mine,) = torch.autograd.grad(_divergence(values), values)
     active = values.relu()
     plain = -((active / active.sum() + 1e-20).log().mean()) - math.log(4)
     (expected,) = torch.autograd.grad(plain, values)
@@ -71,8 +70,8 @@ def test_instance_and_batch() -> None:
     p = (maps.double().sum(0) / maps.double().sum()).flatten()
     by_hand = sum(float(v) * math.log(float(v) * p.numel()) for v in p)
     assert float(other({"conv": maps})) == pytest.approx(by_hand, rel=1e-4)
-    assert float(divergence(torch.tensor([1.0, -5.0]), "shares")) == pytest.approx(math.log(2))  # one of two silent
-    assert float(divergence(torch.zeros(4), "shares")) == 0
+    assert float(_divergence(torch.tensor([1.0, -5.0]), "shares")) == pytest.approx(math.log(2))  # one of two silent
+    assert float(_divergence(torch.zeros(4), "shares")) == 0
 
 
 class Small(nn.Module):
@@ -169,7 +168,7 @@ def test_a_slope_is_the_gradient_times_its_scale(values: list[float], scale: flo
     rows = torch.tensor([values, [1.0] * len(values)], dtype=torch.float64, requires_grad=True)
     if abs(scale) < 1e-3:
         scale = 1.0
-    gradient = slope(rows.detach(), torch.empty_like(rows), scale)
+    gradient = _slope(rows.detach(), torch.empty_like(rows), scale)
     if rows.detach()[0].amax() <= 0:  # nothing is active: nothing moves
         assert not gradient[0].any()
         return

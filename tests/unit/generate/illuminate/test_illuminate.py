@@ -17,7 +17,7 @@ from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput, Interrupted
 from neurotest.generate.gradient.engine import Engine
 from neurotest.generate.illuminate import Illuminate, IlluminateResult, illuminate
-from neurotest.generate.illuminate.generator import Archive, Climb
+from neurotest.generate.illuminate.generator import _Archive, _Climb
 from neurotest.generate.illuminate.settings import Bend, Change, Noise, Shading, ways
 from neurotest.runs.store import Run
 from neurotest.target import Target
@@ -43,7 +43,7 @@ def run_illuminate(forwards: int = 400, **options: Any) -> IlluminateResult:
 
 def test_the_archive_keeps_the_smallest_and_asks_for_what_is_empty() -> None:
     logits = np.array([[5.0, 4.0, 0.0], [5.0, 1.0, 3.0], [2.0, 6.0, 1.0]])
-    archive = Archive(np.array([0, 0, 1]), logits, ways=2)
+    archive = _Archive(np.array([0, 0, 1]), logits, ways=2)
     assert archive.possible == 4  # class 2 has no seeds
     way, rows, aim = archive.next(10)
     # Empty pairs, one way at a time, the least lag first: 0 -> 1 from seed 0 (1), 0 -> 2 from seed 1 (2), 1 -> 0 (4), 1 -> 2 (5).
@@ -66,7 +66,7 @@ def test_the_archive_keeps_the_smallest_and_asks_for_what_is_empty() -> None:
 def test_every_seed_is_tried_once_for_every_cell_and_no_more(seed: int, most: int) -> None:
     random = np.random.default_rng(seed)
     labels, logits = random.integers(0, 3, 7), random.normal(size=(7, 3))
-    archive = Archive(labels, logits, ways=2)
+    archive = _Archive(labels, logits, ways=2)
     tried: set[tuple[int, int, int]] = set()
     while True:
         way, rows, aim = archive.next(most)
@@ -113,7 +113,7 @@ def test_one_step_reaches_the_border_of_a_linear_network() -> None:
     network = Target(module.eval(), shape=(2,))
     seed = torch.tensor([[0.52, 0.5]])
     with Engine(network, levels=None) as engine:
-        faults = Climb(engine, Noise(), seed, torch.tensor([0]), torch.tensor([1])).run(8, first=True)
+        faults = _Climb(engine, Noise(), seed, torch.tensor([0]), torch.tensor([1])).run(8, first=True)
     # The lead of class 1 is x1 - x0: the step goes along (-1, 1), capped at .05 sqrt(2) = .0707.
     assert faults.rows.tolist() == [0]
     assert faults.predicted.tolist() == [1]

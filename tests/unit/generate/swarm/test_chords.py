@@ -10,8 +10,8 @@ import neurotest
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem
-from neurotest.generate.swarm.chords import LOUD, MOST, SHARES, STEPS, Chords, Reach, _groups
 from neurotest.generate.swarm.lattice import surrounded
+from neurotest.generate.swarm.tones import CHORD_LOUDNESS, CHORD_SHARES, CHORD_STEPS, MOST_CHORDS, Chords, Reach, _groups
 from neurotest.images import Preprocess
 from neurotest.levels import SIXTEEN
 from neurotest.target import Target
@@ -100,7 +100,7 @@ def test_gains_of_a_chord_are_those_of_its_tones_one_by_one() -> None:
         for pitch in pitches.tolist():
             for moment in moments.tolist():
                 amounts = torch.zeros_like(chords.amounts)
-                amounts[:, pitch, moment] = (1 - 2 * way) * (LOUD * chords.radius * chords.signs)[:, pitch, moment]
+                amounts[:, pitch, moment] = (1 - 2 * way) * (CHORD_LOUDNESS * chords.radius * chords.signs)[:, pitch, moment]
                 u = one.seeds + chords._sounds(amounts[:, None])[:, 0]
                 alone.append(measure.fitness_map(u, rows)[0].flatten(1).sum(1))
                 together.append(chords.helps[:, way, pitch, moment])
@@ -117,10 +117,10 @@ def test_steps_stay_in_the_ball_and_on_levels() -> None:
     chords = Chords(one.seeds, BALL, reach)
     for turn in range(3):
         chords.begin(rng.torch_stream("test", turn))
-        assert chords.count == min(MOST, 2 * len(reach))
+        assert chords.count == min(MOST_CHORDS, 2 * len(reach))
         chords.helps = torch.randn(chords.helps.shape, generator=torch.Generator().manual_seed(turn))
         amounts, x = chords.join()
-        assert x.shape == (2, len(SHARES) * len(STEPS), 1, SAMPLES)
+        assert x.shape == (2, len(CHORD_SHARES) * len(CHORD_STEPS), 1, SAMPLES)
         change = (x - one.seeds[:, None]).flatten(2).norm(dim=2)
         assert (change <= BALL.length(one.seeds) * (1 + 1e-4)).all()
         assert torch.equal(SIXTEEN.nearest(x), x)
@@ -140,7 +140,7 @@ def test_chords_find_what_single_tones_do_not() -> None:
 
 
 def test_chords_need_a_map_and_sound() -> None:
-    with pytest.raises(BadInput, match=r"chords.*sound"):
+    with pytest.raises(BadInput, match=r"chords.*audio"):
         neurotest.swarm("zoo:mnist-lenet1", "zoo:mnist/test[:2]", moves="chords", evaluations=100, out=False)
     with pytest.raises(BadInput, match=r"map of bands and times; use tones"):
         neurotest.swarm("zoo:spoken-melnet", "zoo:spoken-digits/test[:2]", "margin", moves="chords", norm="snr", radius=30.0,

@@ -11,7 +11,7 @@ from torch import nn
 from neurotest import registry, rng
 from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Problem, Settings, Swarm
-from neurotest.generate.swarm.excitability import ByWeights
+from neurotest.generate.swarm.excitability import _ByWeights
 from neurotest.generate.swarm.lattice import SHARES, STEPS, Footprint, Lattice, Slope
 from neurotest.levels import EIGHT
 from neurotest.target import Target
@@ -33,12 +33,12 @@ def target(kernel: int = 3, stride: int = 1, padding: int = 0, channels: int = 1
     return Target(module.eval(), shape=(channels, 12, 12))
 
 
-def measure(on: Target, n: int = 4, fitness: str = "excitability") -> ByWeights:
+def measure(on: Target, n: int = 4, fitness: str = "excitability") -> _ByWeights:
     x = (torch.rand((n, *on.shape), generator=rng.torch_stream("t", 1)) * 255).round() / 255  # type: ignore[misc]
     with torch.inference_mode():
         y = on.logits(x).argmax(1)
     measure = registry.build("fitness", fitness).begin(Problem(on, x, y, BALL))
-    assert isinstance(measure, ByWeights)
+    assert isinstance(measure, _ByWeights)
     return measure
 
 

@@ -22,7 +22,7 @@ from neurotest.evaluate.metrics import distances, fid, inception_score, kid, ssi
 from neurotest.generate.gradient import CW, PGD, AttackResult, Diversity, attack
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.measure.context import Context
-from neurotest.mutate.space import to_unit
+from neurotest.mutate.unit import to_unit
 from neurotest.scan import batches, predictions, scan
 from neurotest.stats.diversity import evenness
 from neurotest.target import Target

@@ -72,7 +72,7 @@ def _counts(trajectory: Trajectory) -> Row:
     return {"failed": len(trajectory.failed), "labels": len(trajectory.hits), "evaluations": evaluations}
 
 
-def _control(on: Subject, control: controls.Control) -> Row:
+def _control(on: Subject, control: controls.SwarmControl) -> Row:
     return {"failed": control.failed, "labels": control.labels, "evaluations": control.forwards / len(on.x)}
 
 

@@ -16,7 +16,7 @@ from neurotest import rng
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz import choose_seeds
 from neurotest.mutate.rules import Rules95
-from neurotest.mutate.space import from_unit, to_unit
+from neurotest.mutate.unit import from_unit, to_unit
 from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.semantics.critical import path_layers

@@ -13,9 +13,8 @@ from neurotest import registry, rng, zoo
 from neurotest.data.source import ArraySource, Source
 from neurotest.data.spec import data
 from neurotest.errors import BadInput
-from neurotest.mutate.nss import NssMutations
+from neurotest.mutate.nss import NssMutations, nss_pool
 from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, RangeOperator, Rotation, Scale, Shear, Shift
-from neurotest.mutate.pools import apply, nss_pool
 from neurotest.scan import batches
 from neurotest.select import compare
 from neurotest.select.selection import Selection
@@ -133,7 +132,7 @@ def fixed(subject: str, name: str, limit: int | None) -> Row:
 
 def mutated(source: Source, mutations: NssMutations, seed: int) -> Source:
     draws = mutations.draw(rng.stream("study.nss", seed), len(source))
-    return ArraySource(apply(mutations, source, draws, 500), source.labels, classes=source.classes, originals=source)
+    return ArraySource(mutations.apply_to_source(source, draws, 500), source.labels, classes=source.classes, originals=source)
 
 
 def strength(step: int) -> NssMutations:

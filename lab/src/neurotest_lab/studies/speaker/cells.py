@@ -90,7 +90,7 @@ def listened(on: Subject, hits: list[Hit]) -> Row:
     return {"faults": int(before.sum()), "recognised": int((before & after).sum())}
 
 
-def _control(on: Subject, control: controls.Control) -> Row:
+def _control(on: Subject, control: controls.SwarmControl) -> Row:
     return {"failed": control.failed, "evaluations": control.forwards / len(on.x)}
 
 

@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 from neurotest import registry
+from neurotest.checks import setting
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.goal import FamilyState, Goal, GoalState, GoalSubject, Integers, Outcomes
 
 
 @registry.register("goal", "again", paper="", cost="as `family`", main="run")
-@dataclass(frozen=True, kw_only=True)
 class FoundAgain(Goal):
     """A family that an earlier campaign found (`run`): whether faults of the network's last version are still there."""
 
     opens: ClassVar[tuple[str, ...]] = ("run",)
 
-    weight: float = 2.0
+    weight: float = setting(2.0, "2 by default", least=0)
     run: str = ""
 
     def start(self, subject: GoalSubject) -> GoalState:
-        state = AgainState(self, subject)
+        state = _AgainState(self, subject)
         families = self._families()
         wanted = [
-            (t, p, subject.operators.index(o)) for t, p, o in families
+            (t, p, subject.operators.index(o))
+            for t, p, o in families
             if o in subject.operators and 0 <= t < subject.classes and 0 <= p < subject.classes
-        ]  # fmt: skip
+        ]
         if not wanted:
             raise BadInput("empty", "families", f"the goal again: {self.run} holds no family of these classes and mutations.")
         true, predicted, operator = np.array(wanted).T
@@ -48,7 +48,7 @@ class FoundAgain(Goal):
         return [(int(t), int(p), str(o)) for t, p, o in rows]
 
 
-class AgainState(FamilyState):
+class _AgainState(FamilyState):
     def __init__(self, goal: Goal, subject: GoalSubject) -> None:
         super().__init__(goal, subject)
         self.wanted = np.zeros(self.size, dtype=bool)

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from neurotest.generate.fuzz.seeds import Seeds
 
 COMPONENTS = 32  # principal components of hidden neurons or pixels, and of logits where there are many classes
-MANY = 32  # classes beyond which logits are forecast by their principal components
+MANY_CLASSES = 32  # classes beyond which logits are forecast by their principal components
 FITTED = 1000  # seeds that components are fitted on, at most
-AT_ONCE = 250
+SEEDS_AT_ONCE = 250
 HIDDEN = Want(layers="last_hidden", neuron="unit", inputs=True)
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Components:
+class _Components:
     """The first principal components of some rows, not whitened; scaled together so that the first has spread 1."""
 
     mean: Floats  # (values,)
@@ -33,7 +33,7 @@ class Components:
     scale: float
 
     @classmethod
-    def fit(cls, rows: NDArray[Any], most: int = COMPONENTS) -> Components:
+    def fit(cls, rows: NDArray[Any], most: int = COMPONENTS) -> _Components:
         """By the eigenvectors of the rows' products: there may be far more values than rows."""
         rows = np.asarray(rows[:FITTED], dtype=np.float64)
         mean = rows.mean(axis=0)
@@ -92,15 +92,15 @@ def hidden(trace: Trace) -> NDArray[Any]:
     return np.nan_to_num(array(values))
 
 
-def of_seeds(target: Target, seeds: Seeds, beside: Beside) -> NDArray[Any] | None:
+def _of_seeds(target: Target, seeds: Seeds, beside: Beside) -> NDArray[Any] | None:
     """(seeds, values), by one pass before the campaign, as other guides make over their data."""
     if type(beside) is Beside:
         return None
     parts = []
     with Probe(target, *beside.wants) as probe:
-        for start in range(0, len(seeds), AT_ONCE):
-            x = target.prepare(np.ascontiguousarray(seeds.x[start : start + AT_ONCE]))
-            parts.append(beside.values(x, probe(x), seeds.expected[start : start + AT_ONCE]))
+        for start in range(0, len(seeds), SEEDS_AT_ONCE):
+            x = target.prepare(np.ascontiguousarray(seeds.x[start : start + SEEDS_AT_ONCE]))
+            parts.append(beside.values(x, probe(x), seeds.expected[start : start + SEEDS_AT_ONCE]))
     return np.concatenate([part for part in parts if part is not None])
 
 
@@ -112,9 +112,9 @@ class Features:
         self.classes = seeds.classes
         centred = logits - logits.mean(axis=1, keepdims=True)
         self.sigma = float(centred.std()) or 1.0
-        self.basis = Components.fit(centred / self.sigma) if self.classes > MANY else None
-        values = of_seeds(target, seeds, beside)
-        self.beside = None if values is None else Components.fit(values)
+        self.basis = _Components.fit(centred / self.sigma) if self.classes > MANY_CLASSES else None
+        values = _of_seeds(target, seeds, beside)
+        self.beside = None if values is None else _Components.fit(values)
         self.seeds = self(logits, seeds.expected, values)  # (seeds, width)
 
     @property
@@ -131,7 +131,7 @@ class Features:
     def __call__(self, logits: NDArray[Any], labels: NDArray[np.int64], values: NDArray[Any] | None) -> Floats:
         """(n, width)"""
         parts = [np.ones((len(logits), 1)), self.coordinates(logits)]
-        if self.classes <= MANY:
+        if self.classes <= MANY_CLASSES:
             parts.append(np.eye(self.classes)[labels])
         if self.beside is not None and values is not None:
             parts.append(self.beside(values))
@@ -145,7 +145,7 @@ class Standing:
         self.top, self.count = top, 0
         self.seeds = np.zeros((len(seeds), 0), dtype=np.int64)
         if top:
-            values = of_seeds(target, seeds, Neurons())
+            values = _of_seeds(target, seeds, Neurons())
             assert values is not None
             self.mean, spread = values.mean(axis=0), values.std(axis=0)
             self.spread = np.where(spread > 0, spread, np.inf)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest import registry
-from neurotest.checks import integer, number
+from neurotest.checks import Settings, setting
 from neurotest.errors import BadInput
 
 MOST_CELLS = 1 << 22  # beyond that cells share a number: some thousands of them are ever touched
@@ -51,20 +51,17 @@ class GoalSubject:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal(ABC):
+class Goal(Settings, ABC):
     """Settings of a goal. weight: what one of its cells is worth beside those of other goals."""
 
-    weight: float = 1.0
+    weight: float = setting(1.0, "1 by default", least=0)
     top_neurons: ClassVar[int] = 0  # how many hidden neurons of each outcome it asks for
-
-    def __post_init__(self) -> None:
-        number("weight", self.weight, "1 by default", least=0)
 
     @abstractmethod
     def start(self, subject: GoalSubject) -> GoalState: ...
 
 
-class Worths:
+class _Worths:
     """What reaching each cell is worth, the last number standing for no cell. A plan lowers it as it goes; `stale` are the
     cells that have to be looked at again before the next plan."""
 
@@ -95,9 +92,9 @@ class GoalState(ABC):
         """(n, m) what a fault of these seeds (n,) is worth if its change has these sizes (n, m); None: sizes do not matter."""
         return None
 
-    def worth(self) -> Worths:
+    def worth(self) -> _Worths:
         """What reaching each cell is worth now."""
-        return Worths(np.zeros(1))
+        return _Worths(np.zeros(1))
 
     @abstractmethod
     def observe(self, outcomes: Outcomes, fault: NDArray[np.bool_], size: Floats) -> Integers:
@@ -134,13 +131,13 @@ class CellGoalState(GoalState):
         self.size, self.patience = min(cells, MOST_CELLS), patience
         self.reached = np.zeros(self.size, dtype=bool)
         self.spent = np.zeros(self.size)
-        self._worths: Worths | None = None  # classes x classes x families may be millions: only what changed is computed again
+        self._worths: _Worths | None = None  # classes x classes x families may be millions: only what changed is computed again
         # Of a leg, on an island: cells and what was spent on them, and cells that were reached.
         self._leg: tuple[list[tuple[Integers, Floats]], list[Integers]] | None = None
 
-    def worth(self) -> Worths:
+    def worth(self) -> _Worths:
         if self._worths is None:
-            self._worths = Worths(np.append(np.full(self.size, self.goal.weight), 0.0))
+            self._worths = _Worths(np.append(np.full(self.size, self.goal.weight), 0.0))
             self._touch(self._touched())
         if self._worths.stale:
             cells = np.concatenate([part.ravel() for part in self._worths.stale])
@@ -210,7 +207,7 @@ class CellGoalState(GoalState):
         self._touch(np.concatenate([changes["reached"], changes["cells"]]))
 
 
-def numbered(*parts: tuple[Integers, int]) -> Integers:
+def _numbered(*parts: tuple[Integers, int]) -> Integers:
     """One number out of several, each with how many values it may have."""
     total = parts[0][0]
     for values, count in parts[1:]:
@@ -219,7 +216,6 @@ def numbered(*parts: tuple[Integers, int]) -> Integers:
 
 
 @registry.register("goal", "family", paper="", cost="8 bytes per pair of classes and mutation family", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewFamily(Goal):
     """A fault of a new family: true class, predicted class, last mutation."""
 
@@ -234,11 +230,10 @@ class FamilyState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         k, o = self.subject.classes, len(self.subject.operators)
-        return numbered((outcomes.true[:, None], k), (outcomes.classes, k), (outcomes.operator[:, None], o))
+        return _numbered((outcomes.true[:, None], k), (outcomes.classes, k), (outcomes.operator[:, None], o))
 
 
 @registry.register("goal", "pair", paper="", cost="8 bytes per pair of classes", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewPair(Goal):
     """A fault with a new pair of true and predicted class."""
 
@@ -252,11 +247,10 @@ class _PairState(CellGoalState):
         super().__init__(goal, classes**2, 1.0)
 
     def cells(self, outcomes: Outcomes) -> Integers:
-        return numbered((outcomes.true[:, None], self.classes), (outcomes.classes, self.classes))
+        return _numbered((outcomes.true[:, None], self.classes), (outcomes.classes, self.classes))
 
 
 @registry.register("goal", "seed", paper="", cost="8 bytes per seed", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class NewSeed(Goal):
     """The first fault of a seed."""
 
@@ -266,15 +260,14 @@ class NewSeed(Goal):
 
 class _SeedState(CellGoalState):
     def cells(self, outcomes: Outcomes) -> Integers:
-        return numbered((outcomes.root[:, None], self.size))
+        return _numbered((outcomes.root[:, None], self.size))
 
 
 @registry.register("goal", "smaller", paper="", cost="8 bytes per seed", main="weight")
-@dataclass(frozen=True, kw_only=True)
 class SmallerChange(Goal):
     """A fault of a broken seed with a smaller change (L2) than any before: worth the share by which it is smaller."""
 
-    weight: float = 0.5
+    weight: float = setting(0.5, "0.5 by default", least=0)
 
     def start(self, subject: GoalSubject) -> GoalState:
         return _SmallerState(self, subject.seeds)
@@ -314,11 +307,10 @@ class _SmallerState(GoalState):
 
 
 @registry.register("goal", "aim", paper="", cost="8 bytes per seed and class", main="at")
-@dataclass(frozen=True, kw_only=True)
 class Aim(Goal):
     """For each seed, a fault of the kind aimed at: `at` is `TRUE -> PREDICTED`, names or numbers of classes, `*` for any."""
 
-    weight: float = 4.0
+    weight: float = setting(4.0, "4 by default", least=0)
     at: str = "* -> *"
 
     def __post_init__(self) -> None:
@@ -352,11 +344,10 @@ class _AimState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         aimed = self.true[outcomes.true][:, None] & self.predicted[outcomes.classes] & (outcomes.classes >= 0)
-        return np.where(aimed, numbered((outcomes.root[:, None], 0), (outcomes.classes, self.classes)), -1)
+        return np.where(aimed, _numbered((outcomes.root[:, None], 0), (outcomes.classes, self.classes)), -1)
 
 
 @registry.register("goal", "neuron", paper="", cost="8 bytes per neuron, or per combination of `top` of them", main="top")
-@dataclass(frozen=True, kw_only=True)
 class NewNeuron(Goal):
     """A fault where another hidden neuron (top=1) or decision path (the `top` of them) stands out than at any fault before.
 
@@ -364,11 +355,7 @@ class NewNeuron(Goal):
     most. What stands out in a mutant is forecast to be what stands out in its parent.
     """
 
-    top: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        integer("top", self.top, 1, "1 looks at single neurons, 2 or 3 at paths")
+    top: int = setting(1, "1 looks at single neurons, 2 or 3 at paths")
 
     @property
     def top_neurons(self) -> int:  # type: ignore[override]
@@ -385,42 +372,4 @@ class _NeuronState(CellGoalState):
 
     def cells(self, outcomes: Outcomes) -> Integers:
         path = np.sort(outcomes.neurons[:, : self.top], axis=1)
-        return numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))
-
-
-@dataclass(eq=False)
-class GoalStates:
-    """All goals of a campaign, by the text that names each."""
-
-    states: dict[str, GoalState]
-    top_neurons: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.top_neurons = max((state.goal.top_neurons for state in self.states.values()), default=0)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        return {name: state.count for name, state in self.states.items()}
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.arrays().items()}
-
-    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for i, state in enumerate(self.states.values()):
-            state.restore(below(arrays, f"{i}."))
-
-    def begin_leg(self) -> None:
-        for state in self.states.values():
-            state.begin_leg()
-
-    def changes(self) -> dict[str, NDArray[Any]]:
-        return {f"{i}.{key}": value for i, state in enumerate(self.states.values()) for key, value in state.changes().items()}
-
-    def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        for i, state in enumerate(self.states.values()):
-            state.learn(below(changes, f"{i}."))
-
-
-def below(arrays: Mapping[str, NDArray[Any]], start: str) -> dict[str, NDArray[Any]]:
-    """Arrays whose names begin like this, without that beginning."""
-    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}
+        return _numbered(*((path[:, i : i + 1], self.neurons) for i in range(self.top)))

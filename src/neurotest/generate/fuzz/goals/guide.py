@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from neurotest import registry
-from neurotest.checks import integer, number, one_of, shown
+from neurotest.checks import setting, shown
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.goals.features import HIDDEN, KINDS, Beside
@@ -27,7 +26,6 @@ GOALS = ("family", "pair", "seed", "smaller")
     differs="Nobody else has it. It plans parents and rules itself, so `tries`, `energy`, `priority` and `accept` do not matter.",
     main="goals",
 )
-@dataclass(frozen=True, kw_only=True)
 class Goals(Guide):
     """Forecast what every rule would do to every parent, and run what is expected to reach most goals not reached yet.
 
@@ -42,11 +40,11 @@ class Goals(Guide):
     goals: tuple[str | Goal, ...] | str = GOALS
     features: Literal["neurons", "pixels", "logits"] = "neurons"
     coverage: str = ""
-    first_batch: int = 64
-    batch: int = 256
-    explore: float = 0.1
-    parents: int = 1024
-    start_random: int = 64
+    first_batch: int = setting(64, "64 by default")
+    batch: int = setting(256, "256 by default")
+    explore: float = setting(0.1, "0.1 by default", least=0, most=1)
+    parents: int = setting(1024, "1024 by default")
+    start_random: int = setting(64, "64 by default")
 
     def __post_init__(self) -> None:
         if isinstance(self.goals, (str, Goal)):
@@ -59,13 +57,8 @@ class Goals(Guide):
             raise BadInput("missing", "goals", "goals=(): name at least one (`neurotest list goal`), for example family.")
         for goal in self.goals:
             if not isinstance(registry.build("goal", goal), Goal):
-                raise BadInput("wrong-type", "goals", f"goals: {goal!r} is no goal (`neurotest list goal`).")
-        one_of("features", self.features, ("neurons", "pixels", "logits"))
-        integer("first_batch", self.first_batch, 1, "64 by default")
-        integer("batch", self.batch, 1, "256 by default")
-        integer("parents", self.parents, 1, "1024 by default")
-        integer("start_random", self.start_random, 1, "64 by default")
-        number("explore", self.explore, "0.1 by default", least=0, most=1)
+                raise BadInput("wrong-type", "goals", f"goals: {goal!r} is not a goal (`neurotest list goal`).")
+        super().__post_init__()
 
     def start(self, context: Context, seeds: Source) -> GuideState:
         bonus = build_guide(self.coverage).start(context, seeds) if self.coverage else None

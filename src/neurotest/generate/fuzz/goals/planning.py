@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from neurotest.generate.fuzz.goals.arms import Arms
+from neurotest.generate.fuzz.goals.candidates import Arms, ParentRows
 from neurotest.generate.fuzz.goals.goal import GoalState, Outcomes
-from neurotest.generate.fuzz.goals.parents import ParentRows
 
 SHORTLIST = 16  # times as many candidates as places are looked at again after each choice
 FRONT = 32  # of those, how many are evaluated together

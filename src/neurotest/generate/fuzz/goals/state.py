@@ -13,14 +13,12 @@ from neurotest import rng
 from neurotest.coverage.criterion import Arrays
 from neurotest.errors import BadInput
 from neurotest.generate.fuzz.corpus import Corpus, Entry
-from neurotest.generate.fuzz.goals.arms import Arms
-from neurotest.generate.fuzz.goals.expectations import Expectations
-from neurotest.generate.fuzz.goals.features import HIDDEN, Beside, Features, Standing
-from neurotest.generate.fuzz.goals.forecast import Regressions, Temperature
-from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalStates, GoalSubject, Outcomes, below
-from neurotest.generate.fuzz.goals.parents import Cell, ParentRows, Parents
+from neurotest.generate.fuzz.goals.candidates import Arms, Cell, ParentRows, Parents
+from neurotest.generate.fuzz.goals.features import HIDDEN, MANY_CLASSES, Beside, Features, Standing
+from neurotest.generate.fuzz.goals.forecast import Expectations, Regressions, Temperature
+from neurotest.generate.fuzz.goals.goal import CellGoalState, GoalSubject, Outcomes
 from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, Planned, chances
-from neurotest.generate.fuzz.guides import BatchContext, GuideBatch, GuideState, Plan, Planner
+from neurotest.generate.fuzz.guides import BatchContext, GuideBatch, GuideState, MutantPlan, Planner
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.fuzz.settings import Settings
 from neurotest.measure.traces import array
@@ -29,15 +27,15 @@ from neurotest.target import Target, Trace, Want
 if TYPE_CHECKING:
     from neurotest.generate.fuzz.goals.guide import Goals
 
-MANY, TOP = 32, 16  # beyond so many classes only so many of each parent count
+TOP_CLASSES = 16  # of each parent that count, where there are many
 DEPTHS = 8  # of mutants, for which the shares of valid ones are counted
 FEW_VALID, CHECKED = 0.25, 8  # a rule of which fewer are valid, after so many checks, is not planned at that depth
 RAMP = 16  # the planning batch is this part of the forward passes so far
-VALUES = 1 << 22  # pixels or samples that are looked at together
+VALUES_AT_ONCE = 1 << 22  # pixels or samples that are looked at together
 RAISED = 0.5  # what a parent counts more that raised the criterion of `coverage`
 
 
-class PlannedBatch(GuideBatch):
+class _PlannedBatch(GuideBatch):
     """Gains were settled when the batch was learned from: each mutant is a turn of its own."""
 
     def __init__(self, guide: GuideState, trace: Trace, gains: NDArray[np.float64]) -> None:
@@ -86,7 +84,7 @@ class GoalsState(GuideState, Planner):
         subject = GoalSubject(
             len(seeds), seeds.classes, settings.mutations.names, self.neurons.count, tuple(target.classes or ())
         )
-        self.goals = GoalStates({name: goal.start(subject) for name, goal in self._goals.items()})
+        self.goals = {name: goal.start(subject) for name, goal in self._goals.items()}
         width = self.features.seeds.shape[1]
         self.change = Regressions(self.arms, width, self.features.outputs)
         self.size = Regressions(self.arms, 3, 1)
@@ -98,27 +96,24 @@ class GoalsState(GuideState, Planner):
     @staticmethod
     def _energy(seeds: Seeds) -> NDArray[np.float64]:
         """(seeds,) the sum of squares of each, in [0, 1]."""
-        step = max(1, min(256, VALUES // int(np.prod(seeds.x.shape[1:]))))
-        parts = [seeds.unit(np.ascontiguousarray(seeds.x[i : i + step])).flatten(1).double().square().sum(1).numpy()
-                 for i in range(0, len(seeds), step)]  # fmt: skip
-        return np.concatenate(parts)
+        step = max(1, min(256, VALUES_AT_ONCE // int(np.prod(seeds.x.shape[1:]))))
+        parts = (seeds.unit(np.ascontiguousarray(seeds.x[i : i + step])) for i in range(0, len(seeds), step))
+        return np.concatenate([part.flatten(1).double().square().sum(1).numpy() for part in parts])
 
     def _seed_rows(self) -> ParentRows:
         seeds, n = self.seeds, len(self.seeds)
         classes, logits = self._top(seeds.roots.logits, seeds.expected)
-        zeros = np.zeros(n, dtype=np.int64)
-        return ParentRows(
-            np.arange(n), np.arange(n), np.zeros(n, dtype=bool), zeros, np.zeros(n), self.features.seeds.astype(np.float32),
-            classes, logits, self.neurons.seeds, np.ones(n),
-        )  # fmt: skip
+        features, rows = self.features.seeds.astype(np.float32), np.arange(n)
+        used, depth, change = np.zeros(n, dtype=bool), np.zeros(n, dtype=np.int64), np.zeros(n)
+        return ParentRows(rows, rows, used, depth, change, features, classes, logits, self.neurons.seeds, np.ones(n))
 
     def _top(self, logits: NDArray[Any], true: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """(n, k) the classes that count, and their logits, centred and scaled; the expected one is always among them."""
         z = np.nan_to_num(np.asarray(logits, dtype=np.float64))
         z = ((z - z.mean(axis=1, keepdims=True)) / self.features.sigma).astype(np.float32)
-        if z.shape[1] <= MANY:
+        if z.shape[1] <= MANY_CLASSES:
             return np.broadcast_to(np.arange(z.shape[1]), z.shape).copy(), z
-        classes = np.argpartition(-z, TOP, axis=1)[:, :TOP]
+        classes = np.argpartition(-z, TOP_CLASSES, axis=1)[:, :TOP_CLASSES]
         classes = np.take_along_axis(classes, np.argsort(-np.take_along_axis(z, classes, 1), axis=1, kind="stable"), 1)
         missing = ~(classes == true[:, None]).any(axis=1)
         classes[missing, -1] = true[missing]
@@ -126,7 +121,7 @@ class GoalsState(GuideState, Planner):
 
     # -- planning
 
-    def plan(self, corpus: Corpus, most: int, batch: int) -> Plan:
+    def plan(self, corpus: Corpus, most: int, batch: int) -> MutantPlan:
         if len(corpus) != np.count_nonzero(self.parents.alive):  # it was full, and some had to go
             self.parents.keep_only({entry.number for entry in corpus.entries})
         random = rng.stream("fuzz.goals", self.campaign.seed, batch)
@@ -137,17 +132,17 @@ class GoalsState(GuideState, Planner):
         places = self._places(most)
         allowed = self._allowed(sample)
         forecasts = self._forecast(sample)
-        chooser = Chooser(forecasts, list(self.goals.states.values()), self.arms, allowed)
+        chooser = Chooser(forecasts, list(self.goals.values()), self.arms, allowed)
         learning = self.passes < self.settings.start_random
         rows, arms = self._random(random, allowed, places if learning else round(self.settings.explore * places))
         chooser.spend(rows, arms)
         if not learning:
             more = chooser.take(places - len(rows))
             rows, arms = np.concatenate([more[0], rows]), np.concatenate([more[1], arms])
-        self._plan = Planned(sample[rows], arms, forecasts.parents[rows], forecasts.logits[rows, arms],
-                              forecasts.chance[rows, arms], sum(chooser.expected), learning)  # fmt: skip
+        logits, chance = forecasts.logits[rows, arms], forecasts.chance[rows, arms]
+        self._plan = Planned(sample[rows], arms, forecasts.parents[rows], logits, chance, sum(chooser.expected), learning)
         draws = self.arms.draws(arms, random.random((len(arms), 2)))
-        return Plan(corpus.find(self._plan.parents.number.tolist()), draws)
+        return MutantPlan(corpus.find(self._plan.parents.number.tolist()), draws)
 
     def _places(self, most: int) -> int:
         ramp = int(np.clip(self.passes // RAMP, self.settings.first_batch, max(self.settings.batch, self.settings.first_batch)))
@@ -193,8 +188,8 @@ class GoalsState(GuideState, Planner):
             parent, kind, value = random.random((3, 2 * count)) if count else np.zeros((3, 0))
             row = (parent * len(allowed)).astype(np.int64)
             blocks = [self.arms.blocks[int(i)] for i in kind * len(self.arms.blocks)]
-            arm = np.array([block.start + int(v * (block.stop - block.start)) for block, v in zip(blocks, value, strict=True)],
-                           dtype=np.int64)  # fmt: skip
+            places = [block.start + int(v * (block.stop - block.start)) for block, v in zip(blocks, value, strict=True)]
+            arm = np.array(places, dtype=np.int64)
             for i in np.flatnonzero(allowed[row, arm]).tolist() if count else []:
                 if len(rows) < count and (row[i], arm[i]) not in taken:
                     taken.add((row[i], arm[i]))
@@ -238,12 +233,10 @@ class GoalsState(GuideState, Planner):
         """The mutants of a batch as parents to be; their numbers are given when they are admitted."""
         logits = np.nan_to_num(array(trace.logits).astype(np.float64))
         classes, top = self._top(logits, true)
-        values = self.beside.values(batch.x, trace, true)
-        used = plan.parents.used | self.arms.once[plan.arms]
-        return ParentRows(
-            np.full(len(true), -1), plan.parents.root, used, plan.parents.depth + 1, size,
-            self.features(logits, true, values).astype(np.float32), classes, top, self.neurons(trace), self._bonus(trace),
-        )  # fmt: skip
+        features = self.features(logits, true, self.beside.values(batch.x, trace, true)).astype(np.float32)
+        root, depth, number = plan.parents.root, plan.parents.depth + 1, np.full(len(true), -1)
+        used, neurons = plan.parents.used | self.arms.once[plan.arms], self.neurons(trace)
+        return ParentRows(number, root, used, depth, size, features, classes, top, neurons, self._bonus(trace))
 
     def _bonus(self, trace: Trace) -> NDArray[np.float64]:
         """(n,) by how much parents count more because they raised the coverage criterion, which takes them all in."""
@@ -256,7 +249,7 @@ class GoalsState(GuideState, Planner):
     def _learn(
         self, plan: Planned, mutants: ParentRows, trace: Trace, finite: NDArray[np.bool_], size: NDArray[np.float64]
     ) -> None:
-        """Regressions and temperature; mutants whose logits are no numbers teach neither."""
+        """Regressions and temperature; nothing is learned from mutants whose logits are not finite."""
         rows, width = np.flatnonzero(finite), self.features.outputs
         before = plan.parents.features[rows].astype(np.float64)
         after = mutants.features[rows].astype(np.float64)
@@ -274,7 +267,7 @@ class GoalsState(GuideState, Planner):
         """(n, goals) which goals each mutant reached; what forecasts said of it is spent."""
         hoped = Outcomes(outcomes.root, outcomes.true, plan.parents.classes, outcomes.operator, plan.parents.neurons)
         reached = []
-        for goal in self.goals.states.values():
+        for goal in self.goals.values():
             if (cells := goal.cells(hoped)) is not None:
                 chance = plan.chance if cells.shape[1] > 1 else plan.chance.sum(axis=1, keepdims=True)
                 goal.spend(cells, chance.astype(np.float64))
@@ -312,7 +305,7 @@ class GoalsState(GuideState, Planner):
         return retired
 
     def start_batch(self, trace: Trace) -> GuideBatch:
-        return PlannedBatch(self, trace, self._gains)
+        return _PlannedBatch(self, trace, self._gains)
 
     def gain(self, trace: Trace) -> NDArray[np.float64]:
         raise BadInput("unsupported", "gain", "the guide goals plans its mutants: it cannot judge those of others.")
@@ -325,48 +318,48 @@ class GoalsState(GuideState, Planner):
     @property
     def _counted(self) -> list[int]:
         """Goals that have cells: they can be reached once, the others again and again."""
-        return [i for i, goal in enumerate(self.goals.states.values()) if isinstance(goal, CellGoalState)]
+        return [i for i, goal in enumerate(self.goals.values()) if isinstance(goal, CellGoalState)]
 
     def expected(self) -> float | None:
         return self.expectations.next_window()
 
     def value(self) -> float | None:
-        return float(sum(self.goals.counts.values()))
+        return float(sum(goal.count for goal in self.goals.values()))
 
     def details(self) -> dict[str, Any]:
-        return {"goals": self.goals.counts, "expected_in_next_1000": self.expected(), "features": self.beside.name,
-                "temperature": self.temperature.value, "parents": int(self.parents.alive.sum())}  # fmt: skip
+        return {
+            "goals": {name: goal.count for name, goal in self.goals.items()},
+            "expected_in_next_1000": self.expected(),
+            "features": self.beside.name,
+            "temperature": self.temperature.value,
+            "parents": int(self.parents.alive.sum()),
+        }
 
     # -- saving
 
     @property
-    def _parts(self) -> dict[str, Any]:
-        parts = {
-            "parents": self.parents, "goals": self.goals, "change": self.change, "size": self.size, "heat": self.temperature,
-            "expected": self.expectations,
-        }  # fmt: skip
-        return parts if self.bonus is None else {**parts, "bonus": self.bonus}
+    def _learning(self) -> dict[str, Any]:
+        """What learns, and is shared with other islands, by what the names of its arrays begin with."""
+        goals = {f"goals/{i}.": goal for i, goal in enumerate(self.goals.values())}
+        regressions = {"change/": self.change, "size/": self.size, "heat/": self.temperature}
+        bonus = {} if self.bonus is None else {"bonus/": self.bonus}
+        return {**goals, **regressions, "expected/": self.expectations, **bonus}
 
     def arrays(self) -> Arrays:
-        arrays = {f"{name}/{key}": value for name, part in self._parts.items() for key, value in part.arrays().items()}
+        parts = {"parents/": self.parents, **self._learning}
+        arrays = _prefixed({start: part.arrays() for start, part in parts.items()})
         return {**arrays, "rates": self.rates, "validity": self.validity}
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name, part in self._parts.items():
-            part.restore(below(arrays, f"{name}/"))
+        for start, part in {"parents/": self.parents, **self._learning}.items():
+            part.restore(_below(arrays, start))
         self.rates, self.validity = np.array(arrays["rates"]), np.array(arrays["validity"])
 
     # -- islands: parents stay with their seed's; what rules do, and which goals are reached, is known to all
 
-    def own(self) -> Arrays:
-        own = {"parents": self.parents.arrays(), "expected": self.expectations.arrays()}
-        if self.bonus is not None:
-            own["bonus"] = self.bonus.own()
-        return {f"{name}/{key}": value for name, arrays in own.items() for key, value in arrays.items()}
-
-    @property
-    def _learning(self) -> dict[str, Any]:
-        return {name: part for name, part in self._parts.items() if name != "parents"}
+    def island_arrays(self) -> Arrays:
+        bonus = {} if self.bonus is None else self.bonus.island_arrays()
+        return _prefixed({"parents/": self.parents.arrays(), "expected/": self.expectations.arrays(), "bonus/": bonus})
 
     def begin_leg(self) -> None:
         self._marked = (self.rates.copy(), self.validity.copy())
@@ -374,11 +367,20 @@ class GoalsState(GuideState, Planner):
             part.begin_leg()
 
     def changes(self) -> Arrays:
-        changes = {f"{name}/{key}": value for name, part in self._learning.items() for key, value in part.changes().items()}
+        changes = _prefixed({start: part.changes() for start, part in self._learning.items()})
         rates, validity = self._marked
         return {**changes, "rates": self.rates - rates, "validity": self.validity - validity}
 
     def learn(self, changes: Mapping[str, NDArray[Any]]) -> None:
-        for name, part in self._learning.items():
-            part.learn(below(changes, f"{name}/"))
+        for start, part in self._learning.items():
+            part.learn(_below(changes, start))
         self.rates, self.validity = self.rates + changes["rates"], self.validity + changes["validity"]
+
+
+def _prefixed(parts: Mapping[str, Mapping[str, NDArray[Any]]]) -> Arrays:
+    return {f"{start}{key}": value for start, arrays in parts.items() for key, value in arrays.items()}
+
+
+def _below(arrays: Mapping[str, NDArray[Any]], start: str) -> Arrays:
+    """Arrays whose names begin like this, without that beginning."""
+    return {key.removeprefix(start): value for key, value in arrays.items() if key.startswith(start)}

@@ -1,21 +1,21 @@
-"""The inputs a plan may mutate: seeds, and for each seed and class the mutant that comes closest to being taken for it."""
+"""What a plan chooses from: seeds, for each seed and class the mutant closest to it, and the rules that may be applied."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.mutate.base import WIDTH, Draws, Family, Mutations
+
 Integers = NDArray[np.int64]
 Cell = tuple[int, int, bool]  # seed, class, whether the lineage has had its once-only mutation
-COLUMNS: dict[str, Any] = {
-    "number": np.int64, "root": np.int64, "used": np.bool_, "depth": np.int64, "change": np.float64, "features": np.float32,
-    "classes": np.int64, "logits": np.float32, "neurons": np.int64, "bonus": np.float64,
-}  # fmt: skip
+NEAR_SHARE = 0.15  # of a family's range: how far one rule tells of another
+LEAST_KINSHIP = 0.01  # of any two rules of a family
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,15 @@ class ParentRows:
         return ParentRows(**{name: getattr(self, name)[rows] for name in COLUMNS})
 
 
+COLUMNS = tuple(column.name for column in fields(ParentRows))
+
+
 class Parents:
     """Seeds stand in the first rows and stay; elites come and go in the rows behind them."""
 
     def __init__(self, seeds: ParentRows, arms: int) -> None:
         self.seeds, self.arms = len(seeds), arms
-        self._columns = {name: np.array(getattr(seeds, name), dtype=kind) for name, kind in COLUMNS.items()}
+        self._columns = {name: np.array(getattr(seeds, name)) for name in COLUMNS}
         self.alive = np.ones(len(seeds), dtype=bool)
         self.tried = np.zeros((len(seeds), arms), dtype=bool)
         self.elites: dict[Cell, tuple[float, int]] = {}  # margin and number
@@ -124,3 +127,77 @@ class Parents:
         self.elites = {(root, p, bool(used)): (margin, number) for (root, p, used, number), margin in rows}
         self._cells = Counter(number for _, number in self.elites.values())
         self._row = {int(self._columns["number"][row]): int(row) for row in self.rows}
+
+
+def _kinship(family: Family) -> NDArray[np.float64]:
+    """(rules, rules) how much the rules of a family tell of each other: 1 of itself, less with the distance of parameters."""
+    rows = np.asarray(family.rules, dtype=float)
+    if family.operator.mildest_first is not None:  # numbers that name kinds are not distances
+        apart = 1.0 - np.eye(len(rows))
+    else:
+        width = np.ptp(rows, axis=0)
+        scaled = (rows - rows.min(axis=0)) / np.where(width > 0, width, 1)
+        apart = np.sqrt(((scaled[:, None] - scaled[None]) ** 2).sum(-1))
+    return np.maximum(np.exp(-((apart / NEAR_SHARE) ** 2)), LEAST_KINSHIP)
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """One arm per rule that changes something, families one after the other.
+
+    A family whose rules do not say all of a mutant (noise with a number, values of a range) is a single arm: what is learned of
+    it is what its mutants have in common.
+    """
+
+    mutations: Mutations
+    kind: NDArray[np.int64]  # (arms,) which family
+    rule: NDArray[np.int64]  # (arms,) which of all rules; -1: a whole family
+    blocks: tuple[slice, ...]  # the arms of each family
+    kernels: tuple[NDArray[np.float64], ...]  # of each family, between its arms
+
+    @classmethod
+    def of(cls, mutations: Mutations) -> Arms:
+        kinds: list[int] = []
+        rules: list[int] = []
+        blocks, kernels, first = [], [], 0
+        for number, family in enumerate(mutations.families):
+            start = len(kinds)
+            if family.numbered:
+                mine = np.flatnonzero(~mutations.idle[first : first + len(family.rules)])
+                rules += (first + mine).tolist()
+                kinds += [number] * len(mine)
+                kernels.append(_kinship(family)[np.ix_(mine, mine)])
+            else:
+                rules.append(-1)
+                kinds.append(number)
+                kernels.append(np.ones((1, 1)))
+            blocks.append(slice(start, len(kinds)))
+            first += len(family.rules)
+        return cls(mutations, np.array(kinds), np.array(rules), tuple(blocks), tuple(kernels))
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    @property
+    def repeatable(self) -> NDArray[np.bool_]:
+        """(arms,) which give another mutant each time."""
+        return self.rule < 0
+
+    @property
+    def once(self) -> NDArray[np.bool_]:
+        """(arms,) which are allowed once per lineage."""
+        return self.mutations.once[self.kind]
+
+    def draws(self, arms: NDArray[np.int64], uniforms: NDArray[np.float64]) -> Draws:
+        """The mutations of these arms; uniform numbers (n, 2) say what a rule leaves open."""
+        parameters = np.zeros((len(arms), WIDTH))
+        firsts = np.cumsum([0, *(len(family.rules) for family in self.mutations.families)])
+        for number, family in enumerate(self.mutations.families):
+            mine = np.flatnonzero(self.kind[arms] == number)
+            if not len(mine):
+                continue
+            if family.numbered:
+                parameters[mine, : family.columns] = np.asarray(family.rules)[self.rule[arms[mine]] - firsts[number]]
+            else:
+                parameters[mine, : family.columns] = family.pick(uniforms[mine, 0], uniforms[mine, 1])[0]
+        return Draws(self.mutations.names, self.kind[arms].astype(np.int8), parameters, self.rule[arms])

@@ -1,4 +1,4 @@
-"""How far inputs are from the inputs they were made of: L0, L2 and Linf."""
+"""Inputs in [0, 1], where they are mutated and compared: there and back, and distances (L0, L2, Linf)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,23 @@ from torch import Tensor
 
 from neurotest.devices import exact
 
-NAMES = ("l0", "l2", "linf")
+NORMS = ("l0", "l2", "linf")
 # Values in [0, 1] that differ by less are equal. Scaling a float32 value from a target's bounds to [0, 1] and back rounds by some
 # 1e-7, so a smaller limit would count rounding as change; the smallest change of 8-bit data is 1/255, so there any limit below
 # gives the same; a limit as large as half of that would call small changes of floating-point data none at all.
 SAME = 1e-6
+
+
+def to_unit(x: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """From a target's bounds to [0, 1]."""
+    low, high = bounds
+    return x if bounds == (0.0, 1.0) else (x - low) / (high - low)
+
+
+def from_unit(x: Tensor, bounds: tuple[float, float]) -> Tensor:
+    """And back."""
+    low, high = bounds
+    return x if bounds == (0.0, 1.0) else x * (high - low) + low
 
 
 def changed(x: Tensor, seed: Tensor) -> Tensor:
