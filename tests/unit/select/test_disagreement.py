@@ -16,6 +16,8 @@ from neurotest import registry
 from neurotest.mutate.weather import WeatherMutations
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 class Line(nn.Module):
     """A hidden layer that is the input itself, and its first value as the answer."""

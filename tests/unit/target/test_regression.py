@@ -20,6 +20,8 @@ from neurotest.target import Target
 from neurotest.target.outputs import Bins
 from neurotest.target.spec import TargetSpec
 
+pytestmark = pytest.mark.by_hand
+
 SPAN = (-1.0, 1.0)
 
 
