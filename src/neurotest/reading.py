@@ -50,8 +50,8 @@ def reading(path: str | os.PathLike[str], kind: str, *, untyped: bool = False, h
         if not (untyped and isinstance(error, (TypeError, LookupError, AttributeError))) and _ours(error):
             raise
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        step = hint or ("Check the path." if missing else "It is damaged or something else.")
-        message = f"{path} cannot be read as {kind} ({reason(error)}). {step}"
+        next_step = hint or ("Check the path." if missing else "It is damaged or something else.")
+        message = f"{path} cannot be read as {kind} ({reason(error)}). {next_step}"
         raise BadInput("not-found" if missing else "unreadable", "", message) from error
 
 

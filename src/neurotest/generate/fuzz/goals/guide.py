@@ -57,7 +57,7 @@ class Goals(Guide):
             raise BadInput("missing", "goals", "goals=(): name at least one (`neurotest list goal`), for example family.")
         for goal in self.goals:
             if not isinstance(registry.build("goal", goal), Goal):
-                raise BadInput("wrong-type", "goals", f"goals: {goal!r} is not a goal (`neurotest list goal`).")
+                raise BadInput("wrong-type", "goal", f"goals: {goal!r} is not a goal (`neurotest list goal`).")
         super().__post_init__()
 
     def start(self, context: Context, seeds: Source) -> GuideState:
