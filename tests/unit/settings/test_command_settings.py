@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import typer
-from neurotest.runs.plain import plain
 from typer.testing import CliRunner
 
 from neurotest.cli import options as opt
@@ -18,6 +17,7 @@ from neurotest.cli.settings_file import plain_settings
 from neurotest.errors import BadInput
 from neurotest.jobs.life import resumed
 from neurotest.public import public
+from neurotest.runs.rows import plain
 from neurotest.runs.store import Run
 from neurotest.settings import CommandSettings, Declared, declared, of_commands
 from neurotest.settings.declared import PYTHON, Batch, Choice, Flag, Integer, Listed, Number, Place, Several, by_name
