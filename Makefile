@@ -3,8 +3,13 @@
 VENV ?= .venv
 PYTHON ?=
 ARGS ?=
-# Processes for the tests; one torch thread each.
+# Processes for the tests; one torch thread each. A file stays in one process; files with few tests that take long come first,
+# because pytest keeps the order of folders (e2e, fuzz, ..., unit).
 JOBS ?= auto
+SPREAD = -n $(JOBS) --maxprocesses 8 --dist loadfile --no-loadscope-reorder
+# SAMPLE=1: the first case of every test of peers, models and Ray, instead of all.
+SAMPLE ?=
+ONE_CASE = $(if $(SAMPLE),--one-case)
 # Where numbers of torch are computed and compared (tests/unit/stats is numpy alone, which the variables below do not reach).
 NUMERIC := tests/peers $(addprefix tests/unit/,attribute coverage evaluate generate mutate select semantics target zoo)
 
@@ -26,21 +31,22 @@ export OMP_WAIT_POLICY := PASSIVE
 export GOMP_SPINCOUNT := 0
 export NO_MKDOCS_2_WARNING := 1
 
-.PHONY: help demo test fuzz fuzz-operators test-all test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup check clean
+.PHONY: help demo test fuzz fuzz-operators test-all test-lab test-peers test-models test-models-all test-ray test-kernels lint types contracts docs bench setup setup-all check clean
 .DEFAULT_GOAL := help
 # Two pips in one environment would trip over each other.
 .NOTPARALLEL:
 
 help:
 	@echo 'make demo       what neurotest does, on the embedded subject (under two minutes after installation)'
-	@echo 'make test       the test suite without the slow tests      make test-all   all of it'
+	@echo 'make test       the test suite without the slow tests      make test-all   every test there is, in all environments'
 	@echo 'make fuzz       generated inputs through every reader (N=100000 READERS=npz,idx)'
 	@echo 'make fuzz-operators  generated arguments for every operator that a .pt2 may use (N=1000000)'
+	@echo 'make test-lab   the laboratory, with its slow tests'
 	@echo 'make test-peers against captum, cleanlab, foolbox, torchmetrics, dnn-tip, ART, onnxruntime, MLflow and W&B, in $(PEERS)'
 	@echo 'make test-models networks of timm, torchvision and transformers, in $(MODELS)'
 	@echo 'make test-models-all  the slow ones of these, too: exported architectures, every command on every kind of target'
 	@echo 'make test-ray   workers of a local Ray, in $(RAY)'
-	@echo 'make test-kernels  the numeric tests with the instructions of an older processor'
+	@echo 'make test-kernels  the tests by hand and with golden values with the instructions of an older processor'
 	@echo 'make check      lint, types, contracts, docs               make bench      costs as ratios (ARGS="probe --json")'
 	@echo 'make setup      only the environment, in $(VENV)            make clean      remove it and everything built'
 
@@ -50,12 +56,20 @@ demo: $(VENV)/.runtime
 bench: $(VENV)/.dev
 	$(BIN)/neurotest bench $(ARGS)
 
-test test-all test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
+test test-all test-lab test-peers test-models test-models-all test-ray test-kernels: export OMP_NUM_THREADS := 1
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow" $(ARGS)
+	$(BIN)/python -m pytest -q $(SPREAD) -m "not slow" $(ARGS)
 
 test-all: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -q $(SPREAD) $(ARGS)
+	$(if $(ARGS),,$(MAKE) test-kernels KERNELS="not slow and not plain")
+	$(if $(ARGS),,$(MAKE) test-peers)
+	$(if $(ARGS),,$(MAKE) test-models-all)
+	$(if $(ARGS),,$(MAKE) test-ray)
+
+# The laboratory, with its slow tests.
+test-lab: $(VENV)/.dev
+	$(BIN)/python -m pytest -q $(SPREAD) lab/tests lab/src $(ARGS)
 
 # Generated inputs through every reader: make fuzz N=100000 READERS=npz,idx
 N ?= 1000
@@ -71,12 +85,12 @@ fuzz-operators: $(VENV)/.dev
 # A skipped comparison fails, and so does a run in which one of the packages was compared with by no test.
 test-peers: export NEUROTEST_PEERS := required
 test-peers: $(PEERS)/.peers
-	$(PEERS)/bin/python -m pytest -q -m peer tests lab/tests $(ARGS)
+	$(PEERS)/bin/python -m pytest -q -m "peer$(if $(SAMPLE), and not slow)" $(ONE_CASE) tests lab/tests $(ARGS)
 
 # A skip fails here, too, and so does a library from which no network was tested.
 test-models test-models-all: export NEUROTEST_MODELS := required
 test-models: $(MODELS)/.models
-	$(MODELS)/bin/python -m pytest -q -m "models and not slow" tests lab/tests $(ARGS)
+	$(MODELS)/bin/python -m pytest -q -m "models and not slow" $(ONE_CASE) tests lab/tests $(ARGS)
 
 test-models-all: $(MODELS)/.models
 	$(MODELS)/bin/python -m pytest -q -n $(JOBS) --maxprocesses 8 -m models tests lab/tests $(ARGS)
@@ -85,14 +99,15 @@ test-models-all: $(MODELS)/.models
 RAY_TESTS ?= tests lab/tests
 test-ray: export NEUROTEST_RAY := required
 test-ray: $(RAY)/.ray
-	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray $(RAY_TESTS) $(ARGS)
+	PATH="$(abspath $(RAY))/bin:$$PATH" $(RAY)/bin/python -m pytest -q -m ray $(ONE_CASE) $(RAY_TESTS) $(ARGS)
 
-# What holds for the kernels of one processor only fails here on most others.
+# What holds for the kernels of one processor only fails here on most others. Every number: make test-kernels KERNELS="not slow and not plain"
+KERNELS ?= by_hand and not slow
 test-kernels: export ATEN_CPU_CAPABILITY := default
 test-kernels: export ONEDNN_MAX_CPU_ISA := SSE41
 test-kernels: export MKL_CBWR := COMPATIBLE
 test-kernels: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile -m "not slow and not plain" $(NUMERIC) $(ARGS)
+	$(BIN)/python -m pytest -q $(SPREAD) -m "$(KERNELS)" $(NUMERIC) $(ARGS)
 
 check: lint types contracts docs
 
@@ -110,6 +125,8 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m mkdocs build --strict --quiet --site-dir site
 
 setup: $(VENV)/.dev
+
+setup-all: $(VENV)/.dev $(PEERS)/.peers $(MODELS)/.models $(RAY)/.ray
 
 # --- the environment: each stamp is written last, so that an interrupted installation starts again ---
 

@@ -29,6 +29,23 @@ REQUIRED = {
 }
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-case", action="store_true", help="the first case of every test, for each package: a sample")
+
+
+@pytest.hookimpl(trylast=True)  # after -m and -k
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--one-case"):
+        return
+    first: dict[tuple[object, ...], pytest.Item] = {}
+    for item in items:
+        packages = [marker.args for name in ("peer", "models") for marker in item.iter_markers(name)]
+        first.setdefault((item.parent, getattr(item, "originalname", item.name), *packages), item)
+    chosen = set(first.values())
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
 def pytest_configure(config: pytest.Config) -> None:
     if REQUIRED and not hasattr(config, "workerinput"):  # not in a worker of pytest-xdist
         config.pluginmanager.register(Compared())

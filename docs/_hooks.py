@@ -69,7 +69,7 @@ HEADINGS = {
     "criterion": "Coverage criteria",
     "differential": "Differential testing",
     "generator": "Quality-diversity generation",
-    "examination": "Examinations of `neurotest check`",
+    "check": "Checks of `neurotest check`",
     "critical": "Choices of critical neurons",
     "selector": "Selectors",
     "repair": "Protocols of repair",

@@ -35,7 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--neurotest-budget", type=int, metavar="N", help="Forward passes at most; families take turns.")
     group.addoption("--neurotest-allow", type=float, default=0.0, metavar="SHARE", help="Share of a family that may fail (0).")
     for name, one in SETTINGS.items():
-        group.addoption(f"--neurotest-{one.option[2:]}", dest=f"neurotest_{name}", metavar=name.upper(), help=one.help)
+        text = one.help.replace("%", "%%")  # argparse formats it
+        group.addoption(f"--neurotest-{one.option[2:]}", dest=f"neurotest_{name}", metavar=name.upper(), help=text)
 
 
 class Families(pytest.Collector):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -14,7 +13,11 @@ T = TypeVar("T")
 LIMIT = 600  # seconds after which something is broken, not slow
 
 
-def until(condition: Callable[[], T], what: str, process: subprocess.Popen[Any] | None = None) -> T:
+class Process(Protocol):
+    def poll(self) -> int | None: ...
+
+
+def until(condition: Callable[[], T], what: str, process: Process | None = None) -> T:
     """What `condition` gives once it holds. `what` must come, and `process`, if it is given, must not end before that."""
     end = time.monotonic() + LIMIT
     while True:

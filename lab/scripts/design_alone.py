@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from neurotest.jobs.methods import with_options
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.retrain import accuracy_on, between, kept_share, retrain, score
 from neurotest_lab.studies.repair.cells import planned
 
@@ -23,7 +23,7 @@ WEIGHTS = (0.3, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 LABELS = 300
 
 
-def line(plan: Plan, protocol: str, seed: int) -> np.ndarray:
+def line(plan: RepairPlan, protocol: str, seed: int) -> np.ndarray:
     """(weights, 5): held-out faults fixed, change of clean accuracy, deciding faults fixed, what is kept, score; in percent."""
     method = with_options("repair", protocol, {})
     parts = dataclasses.replace(method.ingredients(plan, seed), interpolate=False)

@@ -23,7 +23,7 @@ import torch
 
 from neurotest.jobs.methods import with_options
 from neurotest.repair.evaluation import Judge
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import Protocol, control
 from neurotest.repair.retrain import Repaired
 from neurotest_lab.studies.repair.cells import paired, planned, right_answers
@@ -34,7 +34,7 @@ SIZES: dict[str, Any] = {"train": 2500, "holdout": 2500}
 DEEP: dict[str, Any] = {"train": 1000, "holdout": 2500, "seeds": 1000}
 
 
-def answers(plan: Plan, judge: Judge, variant: str, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def answers(plan: RepairPlan, judge: Judge, variant: str, seed: int) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Which inputs are right after a variant, by set, and what the training cost."""
     name, _, options = variant.partition(":")
     if name == "old":

@@ -21,10 +21,10 @@ class Settings:
     """Base of dataclasses of settings: what is declared by `setting`, or by a `Literal` type, is checked when one is made."""
 
     def __post_init__(self) -> None:
-        check(self)
+        _check(self)
 
 
-def check(settings: Any) -> None:
+def _check(settings: Any) -> None:
     """Refuse settings that are not what their class declares; `read` is applied where it is declared."""
     for one in _declared(settings.__class__):
         value = getattr(settings, one.name)
@@ -120,10 +120,10 @@ def number(
 
 def fraction(name: str, value: Any, least: float, most: float | None, usual: str) -> float:
     """A number that may be written as text, as a fraction too: `8/255`."""
-    return number(name, fraction_of(value) if isinstance(value, str) else value, usual, least=least, most=most)
+    return number(name, _fraction_of(value) if isinstance(value, str) else value, usual, least=least, most=most)
 
 
-def fraction_of(text: str) -> float | str:
+def _fraction_of(text: str) -> float | str:
     """`8/255` as a number; the text itself if it is none."""
     top, slash, bottom = text.partition("/")
     try:
@@ -166,7 +166,7 @@ def _as_kind(kind: Any, value: Any) -> tuple[bool, Any]:
         return type(value) is int and abs(value) <= LARGEST, value
     if kind is float:
         if isinstance(value, str) and _FRACTION.fullmatch(value):
-            meant = fraction_of(value)
+            meant = _fraction_of(value)
             return not isinstance(meant, str), meant
         return type(value) is float or (type(value) is int and abs(value) <= LARGEST), value
     if kind is str:

@@ -86,7 +86,7 @@ def one_at_a_time(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`; when the block ends well it is synced and renamed, otherwise removed."""
     part = None
     try:
@@ -106,7 +106,7 @@ def whole(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder that gets its name when the block ends well, and is removed otherwise; an empty one may be there already."""
     part = None
     try:
@@ -127,7 +127,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    with whole(path) as part:
+    with atomic_write(path) as part:
         part.write_bytes(content)
 
 

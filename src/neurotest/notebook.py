@@ -23,10 +23,10 @@ Picture = tuple[Sequence[Pixels], str]  # what stands side by side, and the word
 
 def view(sentences: Iterable[str], pictures: Iterable[Picture] = (), rows: Sequence[Mapping[str, Any]] = ()) -> str:
     """The whole view of a result."""
-    return "".join(f"<p>{text(one)}</p>" for one in sentences) + gallery(pictures) + (table(rows) if rows else "")
+    return "".join(f"<p>{_text(one)}</p>" for one in sentences) + _gallery(pictures) + (table(rows) if rows else "")
 
 
-def text(value: Any) -> str:
+def _text(value: Any) -> str:
     """A value as escaped text; long ones are cut."""
     if value is None:
         return ""
@@ -37,8 +37,8 @@ def text(value: Any) -> str:
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> str:
     """The first rows; a column that only later ones have is left out unless `columns` names it."""
     columns = list(rows[0] if rows else ()) if columns is None else columns
-    head = "".join(f"<th>{text(name)}</th>" for name in columns)
-    body = "".join("<tr>" + "".join(f"<td>{text(row.get(name))}</td>" for name in columns) + "</tr>" for row in rows[:ROWS])
+    head = "".join(f"<th>{_text(name)}</th>" for name in columns)
+    body = "".join("<tr>" + "".join(f"<td>{_text(row.get(name))}</td>" for name in columns) + "</tr>" for row in rows[:ROWS])
     more = f"<p>and {len(rows) - ROWS:,} more rows</p>" if len(rows) > ROWS else ""
     return f"<table><tr>{head}</tr>{body}</table>{more}"
 
@@ -75,12 +75,12 @@ def beside(before: NDArray[Any] | None, after: NDArray[Any], words: Iterable[str
             yield [side for side in sides if side is not None], caption
 
 
-def gallery(pictures: Iterable[Picture]) -> str:
+def _gallery(pictures: Iterable[Picture]) -> str:
     """Pictures with their words, side by side."""
     figures = []
     for images, words in islice(pictures, PICTURES):
         shown = "".join(_image(pixels) for pixels in images)
-        figures.append(f'<div style="{STYLE}">{shown}<br>{text(words)}</div>')
+        figures.append(f'<div style="{STYLE}">{shown}<br>{_text(words)}</div>')
     return f"<div>{''.join(figures)}</div>" if figures else ""
 
 

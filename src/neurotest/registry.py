@@ -42,7 +42,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "goal": ("generate",),
     "robustness": ("evaluate",),
     "suite": ("evaluate", "campaign"),
-    "examination": ("check",),
+    "check": ("check",),
     "repair": ("repair",),
     "oracle": ("oracles.py",),
     "fitness": ("generate",),
@@ -52,6 +52,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "target source": ("target", "jobs"),
     "data source": ("data",),
 }
+OLD_KINDS = {"examination": "check"}  # names of version 0.1, which other packages may use
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,10 +99,14 @@ def register(
     networks or runs says so (`opens`): those that a run from elsewhere names are refused.
     """
 
+    kind = OLD_KINDS.get(kind, kind)
+
     def add(make: T) -> T:
         settings: Any = make
         if isinstance(settings, type) and "__dataclass_fields__" not in vars(settings):
             dataclass(frozen=True, kw_only=True)(settings)  # in place
+            if not hasattr(settings, "name") and "name" not in (one.name for one in dataclasses.fields(settings)):
+                setattr(settings, "name", name)  # noqa: B010 - mypy knows no such attribute of a type
         registered = _entries.setdefault(kind, {})
         if name in registered:
             _settle(registered[name], make)
@@ -154,7 +159,8 @@ def _module(file: Path) -> str:
 def _load(kind: str) -> None:
     for module in dict.fromkeys(modules(kind).values()):
         importlib.import_module(module)
-    plugins.load(kind)
+    for group in (kind, *(old for old, new in OLD_KINDS.items() if new == kind)):
+        plugins.load(group)
 
 
 def kinds() -> list[str]:
@@ -163,6 +169,7 @@ def kinds() -> list[str]:
 
 def entries(kind: str) -> dict[str, Entry]:
     """Every entry of a kind by name, in the order of registration."""
+    kind = OLD_KINDS.get(kind, kind)
     if kind not in KINDS:
         raise BadInput("unknown-name", "kind", f"unknown kind {kind!r}. {near(kind, KINDS)}")
     _load(kind)
@@ -316,7 +323,7 @@ def make(entry: Entry, options: dict[str, Any]) -> Any:
     return entry.make(**{name: checks.option(name, hints.get(name, Any), value) for name, value in options.items()})
 
 
-def entry_of(method: Any) -> Entry:
+def _entry_of(method: Any) -> Entry:
     """The entry whose class an object is of."""
     for entries_of_kind in _entries.values():
         for entry in entries_of_kind.values():
@@ -335,7 +342,7 @@ def text(method: Any) -> str:
     >>> text(build("criterion", "kmnc:10"))
     'kmnc(sections=10)'
     """
-    entry = entry_of(method)
+    entry = _entry_of(method)
     options = {option: getattr(method, option) for option, field in entry.options.items() if not _is_default(method, field)}
     written = [f"{option}={_written(entry, option, value)}" for option, value in options.items()]
     return f"{entry.name}({', '.join(written)})" if written else entry.name
@@ -349,7 +356,7 @@ def _is_default(method: Any, field: dataclasses.Field[Any]) -> bool:
 
 def _written(entry: Entry, option: str, value: Any) -> str:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        inner = entry_of(value)
+        inner = _entry_of(value)
         return f"{inner.kind}/{inner.name}({text(value).partition('(')[2].removesuffix(')')})"
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z][\w.*-]*", value) and _read(entry, option, value) == value:
         return value

@@ -12,11 +12,12 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from tests import commands
+from tests.commands import Command
 from tests.waiting import LIMIT, until
 
 
@@ -42,17 +43,20 @@ def free_port() -> int:
 class Server:
     """One process of `neurotest label` or `neurotest serve`."""
 
-    def __init__(
-        self, *arguments: object, cwd: Path, port: int | None = None, program: Sequence[object] = ("-m", "neurotest")
-    ) -> None:
-        place = ("--port", free_port() if port is None else port)
-        command = [sys.executable, *program, *arguments, *place, "--json", "--no-browser", "-q"]
-        source = Path(__file__).parents[2] / "src"
-        environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+    def __init__(self, *arguments: object, cwd: Path, port: int | None = None, program: Path | None = None) -> None:
+        """program: a Python script that is started as it stands; else a process that has torch imported runs the command."""
+        words = (*arguments, "--port", free_port() if port is None else port, "--json", "--no-browser", "-q")
         self.errors = open(cwd / "server-errors.txt", "ab")  # noqa: SIM115 - as long as the process
-        self.process = subprocess.Popen(
-            list(map(str, command)), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=self.errors, text=True
-        )
+        self.process: subprocess.Popen[str] | Command
+        if program is None:
+            self.process = commands.start(*words, cwd=cwd, stderr=self.errors)
+        else:
+            source = Path(__file__).parents[2] / "src"
+            environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
+            command = list(map(str, (sys.executable, program, *words)))
+            self.process = subprocess.Popen(
+                command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=self.errors, text=True
+            )
         lines: queue.Queue[str] = queue.Queue()
         assert self.process.stdout is not None
         threading.Thread(target=lambda: lines.put(self.process.stdout.readline()), daemon=True).start()

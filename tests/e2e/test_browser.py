@@ -17,7 +17,7 @@ from tests.waiting import LIMIT
 import neurotest
 from neurotest import Run
 from neurotest.data.source import ArraySource
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.select import compare
 
 pytestmark = [pytest.mark.browser, pytest.mark.plain]

@@ -73,7 +73,7 @@ def test_unlabelled_data_are_looked_at_as_far_as_that_goes(cli: Cli, tmp_path: P
     assert content["examinations"]["slices"]["skipped"]
     assert "have no labels" in content["examinations"]["slices"]["summary"] or "needs labels" in str(content["examinations"])
     assert content["examinations"]["first"]["budget"] == 10
-    assert "not examined: accuracy, labels, slices" in content["verdict"]
+    assert "not checked: accuracy, labels, slices" in content["verdict"]
 
 
 @pytest.mark.parametrize(

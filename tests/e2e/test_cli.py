@@ -105,7 +105,7 @@ def test_an_automatic_batch_is_the_default(cli, model: Path, pool: Path) -> None
     assert json.loads(cli(*words, "auto").out)["scores"] == json.loads(cli(*words, "250").out)["scores"]
     code, _, said = cli(*words, "many")
     assert code == 2
-    assert "'many' is neither an integer nor auto" in said
+    assert "--batch 'many': expected an integer or auto" in said
 
 
 def test_select_own_model_and_data_as_json(cli, model: Path, pool: Path) -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import commands
 from tests.waiting import until
 
 from neurotest import zoo
@@ -82,7 +80,7 @@ def test_killed_and_resumed(cli: Cli, tmp_path: Path, command: str) -> None:
         "illuminate": ["illuminate", "zoo:mnist-lenet5", many, "--forwards", "6000", "--batch", "8"],
     }[command]
     assert cli(*args, "--out", "whole", "-q").code == 0
-    going = subprocess.Popen([sys.executable, "-m", "neurotest", *args, "--out", "part", "-q"], cwd=tmp_path, env=os.environ)
+    going = commands.start(*args, "--out", "part", "-q", cwd=tmp_path)
     until(lambda: list((tmp_path / "part" / "parts").glob("0*.npz")), "a part of the run", going)
     going.send_signal(signal.SIGKILL)
     going.wait()

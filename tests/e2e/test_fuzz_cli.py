@@ -5,37 +5,25 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import signal
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import commands
+from tests.commands import Command
 from tests.waiting import until
 
-SRC = Path(__file__).resolve().parents[2] / "src"
 SEEDS = "zoo:mnist/test[:60]"
 ASKED = ["zoo:mnist-lenet1", SEEDS, "--guide", "nlc", "--batch", "64", "--threads", "1", "--tries", "16"]
 
 
-def start(tmp_path: Path, *args: object, limit: int | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "NEUROTEST_CACHE": str(tmp_path / "cache")}
-
-    def small() -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-        if limit is not None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-    return subprocess.Popen(
-        [sys.executable, "-m", "neurotest", *map(str, args)], cwd=tmp_path, env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=small,
-    )  # fmt: skip
+def start(tmp_path: Path, *args: object, limit: int | None = None) -> Command:
+    return commands.start(*args, cwd=tmp_path, variables={"NEUROTEST_CACHE": str(tmp_path / "cache")}, file_size=limit)
 
 
-def done(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def done(process: Command) -> tuple[int, str, str]:
     out, err = process.communicate(timeout=900)  # on a busy machine, too
     return process.returncode, out, err
 
@@ -77,7 +65,7 @@ def kill_and_resume(tmp_path: Path, kills: int, batches: int, guide: str) -> Non
     assert images == sorted(p.name for p in (tmp_path / "whole" / "faults").iterdir())
 
 
-def _worked(process: subprocess.Popen[str]) -> float:
+def _worked(process: Command) -> float:
     """Seconds that the processor worked for it: unlike those on the wall, they do not pass while others are at work."""
     words = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")

@@ -5,11 +5,8 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests import commands
 from tests.e2e.servers import Server
 from tests.e2e.stranger import PHOTOGRAPHS, batches, make_photographs
 from tests.waiting import until
@@ -108,9 +106,8 @@ def test_every_command_after_init_on_a_strangers_network(
 
 @pytest.mark.slow
 def test_a_campaign_that_is_killed_goes_on_after_init(photographs: Path, cli: Cli) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     words = ["fuzz", TARGET, DATA, "--forwards", "100000", "--batch", "16", "--out", "killed", "-q"]
-    process = subprocess.Popen([sys.executable, "-m", "neurotest", *words], cwd=photographs, env=environment)
+    process = commands.start(*words, cwd=photographs)
     until(lambda: batches(photographs / "killed") > 2, "three batches in the run", process)
     process.send_signal(signal.SIGKILL)
     process.wait()

@@ -243,7 +243,7 @@ def test_a_folder_that_nobody_sorted(begun: dict[str, Any], cli: Cli) -> None:
     for again in range(2):
         refused = cli("labels", "run", "add", "pictures")
         assert refused.code == 2
-        assert "nobody sorted it, all 6 pictures lie where the export put them" in refused.err
+        assert "nobody sorted it, all 6 images lie where the export put them" in refused.err
         assert read(cli, "labels", "run", "show")["labels"] == []
         if not again:
             shutil.move("pictures", "elsewhere")

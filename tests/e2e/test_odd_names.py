@@ -9,11 +9,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
+from tests import commands
 from tests.e2e.servers import Server
 from tests.unit.serve.subjects import HOLDER, MODEL
 
@@ -55,15 +55,15 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def neurotest(folder: Path, *words: object, code: int = 0, shell: str | None = None) -> str:
     """Run it there as a process; a bug is exit 4."""
-    source = Path(__file__).parents[2] / "src"
-    environment = {**os.environ, "PYTHONPATH": str(source), "OMP_NUM_THREADS": "1"}
-    environment["NEUROTEST_CACHE"] = str(folder.parent / os.fsdecode(b"c\xe9che"))
-    command: Any = [sys.executable, "-m", "neurotest", *map(str, words)]
-    if shell is not None:
+    variables = {"NEUROTEST_CACHE": str(folder.parent / os.fsdecode(b"c\xe9che"))}
+    if shell is None:
+        done = commands.run(*words, cwd=folder, variables=variables)  # strictly: all that it prints is UTF-8
+    else:
+        environment = {**os.environ, **variables, "PYTHONPATH": str(Path(__file__).parents[2] / "src"), "OMP_NUM_THREADS": "1"}
         command = ["bash", "-c", f"{shlex.quote(sys.executable)} -m {shell}"]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False, encoding="utf-8")
     assert done.returncode == code, (words, shell, done.stdout[-500:], done.stderr[-1000:])
-    return done.stdout.decode()  # strictly: all of it is UTF-8
+    return done.stdout
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_a_page_that_fails_costs_itself(cli: Cli, monkeypatch: pytest.MonkeyPatc
     def fail(*args: object, **settings: object) -> None:
         raise error
 
-    monkeypatch.setattr("neurotest.report.page.write_report", fail)
+    monkeypatch.setattr("neurotest.report.section.write_report", fail)
     said = cli(*SELECT, "--out", "run", "--json")
     assert said.code == 0
     assert len(json.loads(said.out)["indices"]) == 6

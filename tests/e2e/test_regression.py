@@ -160,7 +160,7 @@ def test_robustness(tmp_path: Path) -> None:
 
 
 def test_describe_explain_evaluate(tmp_path: Path, campaign: Path) -> None:
-    assert command("describe", TARGET, "zoo:lanes/test[:100]", "--out", str(tmp_path / "names"))
+    assert command("describe", TARGET, "zoo:lanes/test[:30]", "--out", str(tmp_path / "names"))
     fault = command("families", str(campaign))["families"][0]["fault"]
     assert command("explain", str(campaign), str(fault))
     assert command("evaluate", str(campaign), "--out", str(tmp_path / "judged"))

@@ -102,7 +102,10 @@ RUNS = {
 }
 
 
-@pytest.mark.parametrize("command", RUNS)
+SLOW = [pytest.param(command, marks=pytest.mark.slow) for command in ("swarm", "illuminate")]
+
+
+@pytest.mark.parametrize("command", ["attack", "select", *SLOW])
 def test_runs_of_every_kind_are_repaired_with_training_data_and_without(
     command: str, project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:

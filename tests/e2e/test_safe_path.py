@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests import commands
 from tests.e2e.servers import Server, ended
 from tests.waiting import until
 
@@ -29,10 +30,10 @@ WORKERS = ("--workers", "2", "-q")
 WALKS = {
     "cover": ("cover", NETWORK, DATA, "--train", DATA, "--criteria", "kmnc:10"),
     "score": ("score", NETWORK, DATA, "--method", "margin", "--out", "../scored"),
-    "select": ("select", NETWORK, DATA, "--method", "deepgini", "--budget", "5", "--out", "../selected"),
-    "fuzz": ("fuzz", NETWORK, DATA, "--forwards", "200", "--islands", "2", "--out", "../fuzzed"),
 }
 SLOW_WALKS = {
+    "select": ("select", NETWORK, DATA, "--method", "deepgini", "--budget", "5", "--out", "../selected"),
+    "fuzz": ("fuzz", NETWORK, DATA, "--forwards", "200", "--islands", "2", "--out", "../fuzzed"),
     "describe": ("describe", NETWORK, DATA, "--out", "../described"),
     "evaluate": ("evaluate", "."),
     "swarm": ("swarm", NETWORK, "zoo:mnist/test[:4]", "--out", "../swarmed"),
@@ -63,7 +64,7 @@ def neurotest(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(neurotest: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A campaign and a selection, made where nothing is planted."""
     folder = tmp_path_factory.mktemp("made")
     np.savez(folder / "pool.npz", x=np.random.default_rng(0).integers(0, 256, (60, 1, 28, 28), dtype=np.uint8))
@@ -71,7 +72,7 @@ def runs(neurotest: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("fuzz", NETWORK, "zoo:mnist/test[:40]", "--forwards", "600", "--out", "fuzzed"),
         ("select", NETWORK, "npz:pool.npz#x", "--method", "adaptive", "--budget", "20", "--out", "selected"),
     ):
-        done = run(neurotest, *words, "-q", cwd=folder)
+        done = commands.run(*words, "-q", cwd=folder)
         assert done.returncode == 0, done.stderr
     return folder
 
@@ -144,7 +145,7 @@ def test_every_command_that_takes_workers_is_walked() -> None:
 def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: Path, tmp_path: Path) -> None:
     shutil.copytree(runs / "selected", tmp_path / "sent")
     witness = plant(tmp_path / "sent")
-    with Server("label", ".", cwd=tmp_path / "sent", program=[neurotest]) as server:
+    with Server("label", ".", cwd=tmp_path / "sent", program=neurotest) as server:
         holder = {"holder": "0123456789abcdef"}
 
         def said() -> Any:
@@ -158,7 +159,7 @@ def test_the_selector_behind_the_label_page_imports_none(neurotest: Path, runs: 
 
 def test_explaining_behind_the_live_page_imports_none(neurotest: Path, sent: Path) -> None:
     witness = sent.parent / "imported.txt"
-    with Server("serve", ".", cwd=sent, program=[neurotest]) as server:
+    with Server("serve", ".", cwd=sent, program=neurotest) as server:
         family = server.ask("/api/families?limit=1").json["families"][0]
         job = server.ask("/api/jobs", {"kind": "shrink", "fault": family["fault"]}).json
         job = ended(server, job)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import commands
 from tests.waiting import until
 
 pq = pytest.importorskip("pyarrow.parquet", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")
@@ -41,10 +40,6 @@ def build():
 """
 
 
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "neurotest", "score", *words, "-q"]
-
-
 @pytest.mark.parametrize(
     "workers", [(), ("--workers", "2"), pytest.param(("--workers", "2", "--ray", "local"), marks=pytest.mark.ray)]
 )
@@ -56,7 +51,7 @@ def test_a_killed_job_goes_on_and_every_id_is_scored_once(workers: tuple[str, ..
     x[HELD:, 0, 0, 0] = 255
     np.savez(tmp_path / "x.npz", x=x, y=np.arange(N) % 3)
     words = ["py:waiting.py:build", "npz:x.npz", "--size", "1x4x4", "--method", "margin", "--batch", str(BATCH), "--budget", "7"]
-    process = subprocess.Popen(command(*words, "--out", "run", *workers), cwd=tmp_path, start_new_session=True)
+    process = commands.start("score", *words, "--out", "run", *workers, "-q", cwd=tmp_path, session=True)
     parts = tmp_path / "run" / "scores"
     until(lambda: len(list(parts.glob("0*.parquet"))) >= 2, "two parts of the scores", process)
     os.killpg(process.pid, signal.SIGKILL)
@@ -65,9 +60,7 @@ def test_a_killed_job_goes_on_and_every_id_is_scored_once(workers: tuple[str, ..
     kept = sorted(parts.glob("0*.parquet"))
     assert 2 <= len(kept) < N // (16 * BATCH)
     before = {file: file.stat().st_mtime_ns for file in kept}
-    done = subprocess.run(
-        command("--resume", "run", "--json", *workers), cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = commands.run("score", "--resume", "run", "--json", *workers, "-q", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     content = json.loads(done.stdout)
     assert {file: file.stat().st_mtime_ns for file in kept} == before

@@ -10,13 +10,13 @@ import re
 import signal
 import socket
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tests import commands
+from tests.commands import Command
 from tests.e2e.servers import Server, free_port
 from tests.unit.serve.subjects import adaptive_run, campaign
 from tests.waiting import LIMIT
@@ -41,7 +41,7 @@ def get(port: int, path: str, **headers: str) -> tuple[int, bytes]:
         return answer.status, answer.read()
 
 
-def first_line(process: subprocess.Popen[str]) -> str:
+def first_line(process: Command) -> str:
     lines: queue.Queue[str] = queue.Queue()
     assert process.stdout is not None
     threading.Thread(target=lambda: lines.put(process.stdout.readline()), daemon=True).start()  # type: ignore[union-attr]
@@ -55,10 +55,8 @@ def test_a_browser_that_does_not_return_holds_nothing_up_and_is_told_no_token(tm
     browser.write_text(BROWSER)
     browser.chmod(0o755)
     os.mkfifo(pipe)
-    environment = {**os.environ, "BROWSER": str(browser), "TOLD": str(told), "PIPE": str(pipe), "OMP_NUM_THREADS": "1"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[2] / "src")
-    arguments = [sys.executable, "-m", "neurotest", command, run.name, "--port", str(free_port())]
-    process = subprocess.Popen(arguments, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    variables = {"BROWSER": str(browser), "TOLD": str(told), "PIPE": str(pipe)}
+    process = commands.start(command, run.name, "--port", free_port(), cwd=tmp_path, stderr=None, variables=variables)
     try:
         address = urlsplit(re.findall(r"http://\S+", first_line(process))[0])
         token = address.query.removeprefix("token=")

@@ -229,7 +229,8 @@ def test_a_repair_is_judged_on_sounds_nothing_was_trained_on(small: Path, tmp_pa
 
 def test_a_check_of_sound_counts_what_the_network_says(tmp_path: Path) -> None:
     """Accuracy is the network's, the first inputs are those it is least sure of, and what is for pictures alone says so."""
-    words = ("--train", TRAIN, "--time", "20s", "--out", str(tmp_path / "run"))
+    only = [word for name in ("accuracy", "first", "trigger", "attacks") for word in ("--only", name)]
+    words = ("--train", TRAIN, "--time", "20s", *only, "--out", str(tmp_path / "run"))
     examined = command("check", TARGET, "zoo:spoken-digits/test[:60]", *words)["examinations"]
     network, source = neurotest.load(TARGET), neurotest.data("zoo:spoken-digits/test[:60]")
     with torch.inference_mode():

@@ -14,7 +14,7 @@ from tests.waiting import LIMIT
 
 import neurotest
 from neurotest import Run
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 
 sync_api = pytest.importorskip(
     "playwright.sync_api", reason="a browser is driven by playwright: pip install 'neurotest[browser]'"

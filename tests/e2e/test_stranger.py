@@ -6,17 +6,16 @@ Every command after the first works with nothing repeated, from another director
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
+from tests import commands
+from tests.commands import Command
 from tests.e2e.stranger import FUZZ, MODEL, OPTIONS, absolute, batches, project_spec
 from tests.waiting import until
 
@@ -29,7 +28,7 @@ SRC = Path(__file__).resolve().parents[2] / "src"
 def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     elsewhere = Path.cwd()
     monkeypatch.chdir(project)
-    first = cli(*FUZZ, "--iterations", 60, "--out", "run", "--json", "-q")
+    first = cli(*FUZZ, "--iterations", 30, "--out", "run", "--json", "-q")
     assert first.code == 0, first.err
     assert json.loads(first.out)["faults"] > 0
     # Another directory, and the run moved there.
@@ -42,7 +41,7 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     )  # fmt: skip
     assert second.code == 0, second.err
     for command in (
-        ["fuzz", "--resume", "moved", "--iterations", 70, "--json", "-q"],
+        ["fuzz", "--resume", "moved", "--iterations", 40, "--json", "-q"],
         ["status", "moved", "--json"],
         ["families", "moved", "--json"],
         ["replay", f"moved#{number}", "--json"],
@@ -56,7 +55,7 @@ def test_every_command_after_the_first_needs_nothing_repeated(project: Path, cli
     ):
         result = cli(*command)
         assert result.code == 0, (command, result.err)
-    assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 70
+    assert json.loads(cli("status", "moved", "--json").out)["runs"][0]["iterations"] >= 40
 
 
 @pytest.mark.parametrize(
@@ -98,7 +97,7 @@ def test_conditions_and_exit_codes_of_commands_on_a_run(run: Path, cli: Cli) -> 
     assert "no longer fails that way" in changed.out
 
 
-def kill(process: subprocess.Popen[str], run: Path) -> None:
+def kill(process: Command, run: Path) -> None:
     """Once a few batches are in the run."""
     until(lambda: batches(run) > 2, "three batches in the run", process)
     process.send_signal(signal.SIGKILL)
@@ -106,11 +105,8 @@ def kill(process: subprocess.Popen[str], run: Path) -> None:
 
 
 def test_killed_and_resumed_without_a_word_about_the_network(project: Path, cli: Cli) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"}
     run = Path.cwd() / "killed"
-    command = [sys.executable, "-m", "neurotest", *FUZZ, "--iterations", "4000", "--threads", "1", "--out", str(run), "-q"]
-    process = subprocess.Popen(command, cwd=project, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    kill(process, run)
+    kill(commands.start(*FUZZ, "--iterations", 4000, "--threads", 1, "--out", run, "-q", cwd=project), run)
     with Run.open(run) as opened:
         done = opened["progress"]["iterations"]
     result = cli("fuzz", "--resume", run, "--iterations", done + 10, "--json", "-q")

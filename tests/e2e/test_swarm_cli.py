@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests import commands
 from tests.waiting import until
 
 from neurotest import zoo
@@ -94,8 +92,7 @@ def test_killed_and_resumed_it_ends_where_an_undisturbed_one_does(cli: Cli, tmp_
         "1",
     ]
     whole = json.loads(cli("swarm", *asked, "--out", "whole", "--json", "-q").out)
-    command = [sys.executable, "-m", "neurotest", "swarm", *asked, "--out", "part", "-q"]
-    with subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}) as process:
+    with commands.start("swarm", *asked, "--out", "part", "-q", cwd=tmp_path) as process:
         until(lambda: _done(tmp_path / "part"), "a group of seeds in the run", process)
         process.kill()
     assert _done(tmp_path / "part") >= 10  # a group of ten seeds was committed

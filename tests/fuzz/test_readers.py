@@ -18,8 +18,8 @@ from neurotest.errors import BadInput
 
 ROOT = Path(__file__).resolve().parents[2]
 # What one input costs differs: loading a network takes a hundred times as long as reading a line.
-FEWER = {"pt2": 40, "run": 60, "database": 60}
-SHORT = {name: FEWER.get(name, 200) for name in READERS}
+FEWER = {"pt2": 20, "run": 30, "database": 30}
+SHORT = {name: FEWER.get(name, 100) for name in READERS}
 
 
 def fuzz(tmp_path: Path, inputs: dict[str, int]) -> list[dict[str, Any]]:

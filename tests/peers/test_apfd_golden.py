@@ -10,6 +10,8 @@ from tests.golden import arrays, numbers
 
 from neurotest.stats.faults import apfd, budget, fdr
 
+pytestmark = pytest.mark.by_hand
+
 
 def read(name: str) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return numbers(name), arrays(name)

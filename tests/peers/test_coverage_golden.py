@@ -20,6 +20,8 @@ from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
 from neurotest.target import Probe, Profile, Trace, Want
 
+pytestmark = pytest.mark.by_hand
+
 WANT = Want()
 REAL = 1e-4
 

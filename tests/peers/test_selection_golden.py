@@ -23,6 +23,8 @@ from neurotest.select.greedy import CAM, CTM, Collected, _bucketed
 from neurotest.select.scorer import steady
 from neurotest.target import Profile, Trace, Want
 
+pytestmark = pytest.mark.by_hand
+
 WANT = Want()
 
 

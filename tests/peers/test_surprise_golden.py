@@ -12,6 +12,8 @@ from tests.golden.subject import joined
 from neurotest.coverage.adequacy import DSA, LSA, MDSA, MLSA, Adequacy
 from neurotest.measure.context import Traces
 
+pytestmark = pytest.mark.by_hand
+
 REAL = 1e-4
 
 

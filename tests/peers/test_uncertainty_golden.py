@@ -13,6 +13,8 @@ from neurotest import registry
 from neurotest.select.api import rank
 from neurotest.target.probe import Trace
 
+pytestmark = pytest.mark.by_hand
+
 # Ours is higher for what should be labelled earlier; a confidence of theirs is turned round.
 THEIRS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
     "deepgini": ("uwiz|DeepGini", lambda theirs: theirs),

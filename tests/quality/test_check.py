@@ -16,7 +16,7 @@ QUICK: dict[str, Any] = {"time": 3600, "skip": ["campaign", "attacks", "coverage
 
 def alarms(result: CheckResult) -> list[str]:
     """The alarms among the first five findings."""
-    return [f"{f.examination}: {f.sentence}" for f in result.findings[:5] if f.severity == "alarm"]
+    return [f"{f.check}: {f.sentence}" for f in result.findings[:5] if f.level == "alarm"]
 
 
 @pytest.mark.slow

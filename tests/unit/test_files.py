@@ -31,7 +31,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, error: type[BaseExcepti
     place.write_text("old")
 
     def fail() -> None:
-        with files.whole(place) as part:
+        with files.atomic_write(place) as part:
             part.write_text("half")
             raise error("stop")
 
@@ -79,7 +79,7 @@ def test_what_is_written_is_synced_before_it_is_renamed(tmp_path: Path, monkeypa
 
 
 def test_the_temporary_file_is_hidden_beside_its_place_and_named_after_the_process(tmp_path: Path) -> None:
-    with files.whole(tmp_path / "a.txt") as part:
+    with files.atomic_write(tmp_path / "a.txt") as part:
         part.write_text("x")
         assert part.parent == tmp_path
         assert part.name == f".a.txt.{os.getpid()}.part"
@@ -87,7 +87,7 @@ def test_the_temporary_file_is_hidden_beside_its_place_and_named_after_the_proce
 
 
 def test_a_block_that_writes_nothing_is_an_error(tmp_path: Path) -> None:
-    with refused("not-writable"), files.whole(tmp_path / "a.txt"):
+    with refused("not-writable"), files.atomic_write(tmp_path / "a.txt"):
         pass
     assert not list(tmp_path.iterdir())
 
@@ -119,7 +119,7 @@ def test_what_a_process_that_died_was_writing_goes_with_the_next_one(tmp_path: P
         (tmp_path / name).touch()
     (tmp_path / f".folder.{gone}.part" / "inner").mkdir(parents=True)
     files.write_text(tmp_path / "a.txt", "x")
-    with files.whole_folder(tmp_path / "folder") as part:
+    with files.atomic_folder(tmp_path / "folder") as part:
         (part / "b").touch()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == sorted(
         [f".a.txt.{parent}.part", f".b.txt.{gone}.part", ".a.txt.mine.part", "a.txt", "folder"]
@@ -129,13 +129,13 @@ def test_what_a_process_that_died_was_writing_goes_with_the_next_one(tmp_path: P
 def test_a_folder_is_whole_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
-        with files.whole_folder(tmp_path / name) as part:
+        with files.atomic_folder(tmp_path / name) as part:
             (part / "a").touch()
             assert not list(tmp_path.glob(f"{name}/*"))
         assert [file.name for file in (tmp_path / name).iterdir()] == ["a"]
-    with refused("not-writable"), files.whole_folder(tmp_path / "new") as part:
+    with refused("not-writable"), files.atomic_folder(tmp_path / "new") as part:
         (part / "b").touch()
-    with pytest.raises(RuntimeError), files.whole_folder(tmp_path / "third"):
+    with pytest.raises(RuntimeError), files.atomic_folder(tmp_path / "third"):
         raise RuntimeError
     assert sorted(entry.name for entry in tmp_path.rglob("*")) == ["a", "a", "empty", "new"]
 

@@ -18,7 +18,7 @@ from torch import nn
 
 import neurotest
 from neurotest.campaign.faults import export_faults, load_faults
-from neurotest_pytest import assert_coverage, assert_fault_rate, assert_fixed
+from neurotest_pytest import SETTINGS, assert_coverage, assert_fault_rate, assert_fixed
 
 pytest_plugins = ["pytester"]
 
@@ -214,6 +214,12 @@ def test_gate_by_family(place: Path) -> None:
     neurotest.gate(target, target, f"dir:{place / 'photos'}", out=place / "gate")
     with refused("wrong-run"):
         load_faults(place / "gate", target)
+
+
+def test_the_help_names_every_option(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_inprocess("-p", "neurotest_pytest", "--help")
+    assert result.ret == pytest.ExitCode.OK
+    assert {f"--neurotest-{one.option[2:]}" for one in SETTINGS.values()} <= set(result.stdout.str().replace("=", " ").split())
 
 
 def test_starting_pytest_imports_no_torch() -> None:

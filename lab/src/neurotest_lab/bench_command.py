@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from neurotest.checks import count
 from neurotest.cli import options as opt
 from neurotest.cli import show
 
@@ -57,7 +58,7 @@ def _command(work: str) -> Callable[..., None]:
         quiet: opt.Quiet = False,
         **extra: Any,
     ) -> opt.Result:
-        opt.at_least("repeats", repeats)
+        count("repeats", repeats, "the median of them counts")
         opt.set_threads(threads)
         return _measure(work, subject, repeats, quiet, **extra)
 
@@ -79,8 +80,8 @@ def scale(
     quiet: opt.Quiet = False,
 ) -> opt.Result:
     """Throughput of two workers over one, one thread each, start-up excluded, and what is moved; on paper for many images."""
-    opt.at_least("images", images)
-    opt.at_least("repeats", repeats)
+    count("images", images, "20000 by default")
+    count("repeats", repeats, "the median of them counts")
     from neurotest_lab.bench.scale import extrapolated, measure
 
     with show.ticking("bench scale", quiet=quiet):

@@ -22,8 +22,7 @@ from neurotest.mutate import chain as chains
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.chain import free
 from neurotest.runs import codec
-from neurotest.runs.plain import dumps
-from neurotest.runs.rows import InputRow
+from neurotest.runs.rows import InputRow, dumps
 from neurotest.runs.store import Run
 
 

@@ -22,7 +22,7 @@ from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import open_target, stored_spec
 from neurotest.mutate.base import Mutations
 from neurotest.mutate.validity import Validity
-from neurotest.runs.plain import plain
+from neurotest.runs.rows import plain
 from neurotest.runs.store import Run
 from neurotest.settings.declared import by_name, declared
 from neurotest.settings.generate import FuzzSettings, SwarmSettings

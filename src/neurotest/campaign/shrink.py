@@ -37,14 +37,13 @@ from neurotest.mutate.base import PORTIONS
 from neurotest.mutate.chain import CHANGED, REGION, Chain, Mutation, free, words
 from neurotest.mutate.unit import distances
 from neurotest.runs import codec
-from neurotest.runs.folder import Folder, own
-from neurotest.runs.plain import dumps
-from neurotest.runs.rows import loads
+from neurotest.runs.folder import Folder, declare
+from neurotest.runs.rows import dumps, loads
 from neurotest.runs.store import ENDING, Run
 
 JOBS, ROWS, ADOPTED = "jobs", "shrunk.json", "adopted.json"
 LARGEST = 1 << 28  # bytes of a side job's rows
-OURS = own(rf"{JOBS}/shrink-(?P<process>[0-9]+)/(shrunk-[0-9]{{6,}}\.{ENDING}|shrunk\.json|adopted\.json)")
+OURS = declare(rf"{JOBS}/shrink-(?P<process>[0-9]+)/(shrunk-[0-9]{{6,}}\.{ENDING}|shrunk\.json|adopted\.json)")
 PART = 500  # variants in one forward pass
 
 

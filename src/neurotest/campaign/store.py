@@ -27,14 +27,13 @@ from neurotest.mutate import chain as chains
 from neurotest.mutate.chain import Chain
 from neurotest.runs import codec
 from neurotest.runs.folder import LARGEST as LARGEST_FILE
-from neurotest.runs.folder import RunFile, own
-from neurotest.runs.plain import dumps
-from neurotest.runs.rows import InputRow, loads
+from neurotest.runs.folder import RunFile, declare
+from neurotest.runs.rows import InputRow, dumps, loads
 from neurotest.runs.store import Run
 
 FAULTS = "faults"
 SEEDS = "seeds.npy"
-own(r"seeds\.npy")
+declare(r"seeds\.npy")
 LARGEST = 1 << 28  # bytes a packed thing may have when unpacked
 
 COLUMNS = (

@@ -2,11 +2,11 @@
 
 from neurotest.callable_module import callable_module
 from neurotest.check.api import check
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Finding, Picture
-from neurotest.check.result import CheckResult
-from neurotest.check.subject import Subject
+from neurotest.check.base import Check, CheckContext, CheckResult
+from neurotest.doctor.context import CaptionedImage, Finding
 
-__all__ = ["CheckResult", "Examination", "Finding", "Picture", "Subject", "check"]
+Examination, Picture, Subject = Check, CaptionedImage, CheckContext  # their names in version 0.1
+
+__all__ = ["CaptionedImage", "Check", "CheckContext", "CheckResult", "Examination", "Finding", "Picture", "Subject", "check"]
 
 callable_module(__name__)

@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding
-from neurotest.check.subject import Clock, Subject
+import numpy as np
+
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.coverage import cover
+from neurotest.doctor.context import Finding
 from neurotest.registry import register
 
 
-@register(
-    "examination", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs",
-)  # fmt: skip
-class CoverageOfData(Examination):
+@register("check", "coverage", paper="the criteria's own", cost="one or two passes over some inputs", main="inputs")
+class CoverageOfData(Check):
     """Share of the neurons that the data drive (nc) and, with training data, of what training reached (kmnc, nbc).
 
     Coverage says how much of the network the inputs exercise, not how good they are as tests. inputs: how many of each.
     """
 
-    name: ClassVar[str] = "coverage"
-    order: ClassVar[int] = 60
-    share: ClassVar[float] = 1.0
-    labels: ClassVar[bool] = False
+    order = 60
+    labels = False
 
     inputs: int = setting(2000, "2000 by default")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
-        part = subject.source.take(subject.some("coverage", self.inputs))
-        train = None if subject.train is None else subject.train.take(slice_of(len(subject.train), self.inputs))
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        part = context.source.take(context.some("coverage", self.inputs))
+        train = context.train
+        if train is not None:
+            spread = np.linspace(0, len(train) - 1, min(len(train), self.inputs)).astype(np.int64)
+            train = train.take(np.unique(spread))
         names = ["nc"] if train is None else ["nc", "kmnc:100", "nbc"]
-        result = cover(subject.target, part, names, train=train, batch=subject.batch, progress=lambda done, total: subject.tick())
+        result = cover(context.target, part, names, train=train, batch=context.batch, progress=lambda done, total: context.tick())
         rows: dict[str, Any] = {name: one.value.whole for name, one in result.criteria.items()}
         numbers = {name.partition(":")[0]: float(whole.value) for name, whole in rows.items()}
         summary = ", ".join(f"{name} {value:.1%}" for name, value in numbers.items()) + f" by {len(part):,} inputs"
@@ -42,14 +42,6 @@ class CoverageOfData(Examination):
         if train is not None and numbers.get("nbc", 0) > 0.25:
             sentence = f"the data drive {numbers['nbc']:.1%} of the ends of the neurons' ranges beyond what training reached"
             advice = "the data differ from the training data: is that meant?"
-            evidence = (("nbc", numbers["nbc"], None),)
-            findings.append(
-                Finding(self.name, "note", 0.5, sentence, evidence, (), f"neurotest cover {subject.words} {criteria}", advice)
-            )
-        return Examined(self.name, summary, tuple(findings), {**numbers, "dead": dead})
-
-
-def slice_of(count: int, most: int) -> Any:
-    import numpy as np
-
-    return np.unique(np.linspace(0, count - 1, min(count, most)).astype(np.int64))
+            evidence, deeper = (("nbc", numbers["nbc"], None),), f"neurotest cover {context.words} {criteria}"
+            findings.append(Finding(self.name, "note", sentence, advice, 0.5, evidence, deeper=deeper))
+        return CheckItem(self.name, summary, tuple(findings), {**numbers, "dead": dead})

@@ -33,7 +33,7 @@ LISTED = 100  # inputs named in the result
 
 
 @dataclass(frozen=True)
-class Change:
+class AccuracyChange:
     """Of some inputs: how many each network gets right, and how many only one of them does."""
 
     name: str
@@ -44,7 +44,7 @@ class Change:
     broken: int
 
     @classmethod
-    def of(cls, name: str, old: NDArray[np.bool_], new: NDArray[np.bool_]) -> Change:
+    def of(cls, name: str, old: NDArray[np.bool_], new: NDArray[np.bool_]) -> AccuracyChange:
         """From what each gets right, (n,)."""
         counts = (old.sum(), new.sum(), (new & ~old).sum(), (old & ~new).sum())
         return cls(name, len(old), *(int(n) for n in counts))
@@ -72,10 +72,10 @@ class GateResult(Outcome):
 
     old: str
     new: str
-    data: Change
-    by_class: tuple[Change, ...]
-    faults: Change | None
-    by_family: tuple[Change, ...]
+    data: AccuracyChange
+    by_class: tuple[AccuracyChange, ...]
+    faults: AccuracyChange | None
+    by_family: tuple[AccuracyChange, ...]
     reasons: tuple[str, ...]  # why it may not
     fixed: tuple[int, ...] = field(repr=False, default=())  # positions in the data
     broken: tuple[int, ...] = field(repr=False, default=())
@@ -145,9 +145,9 @@ def gate(
     right = [_right(target, source, chosen.batch, progress, step) for step, target in enumerate((before, after))]
     labels = np.asarray(source.labels)
     classes = tuple(before.classes or source.classes or ())
-    parts = [Change.of(class_name(int(c), classes), *(one[labels == c] for one in right)) for c in np.unique(labels)]
+    parts = [AccuracyChange.of(class_name(int(c), classes), *(one[labels == c] for one in right)) for c in np.unique(labels)]
     kept, families, notes = _kept(before, after, chosen.faults, data if chosen.faults_data is None else chosen.faults_data)
-    every = Change.of("all", *right)
+    every = AccuracyChange.of("all", *right)
     reasons = [*_reasons(every, parts, chosen), *_fault_reasons(kept, chosen.min_fixed)]
     if before.fingerprint == after.fingerprint:
         notes += ("both networks are the same: nothing can differ.",)
@@ -186,7 +186,7 @@ def _right(target: Target, source: Source, batch: int, progress: Progress | None
     return np.concatenate(parts)
 
 
-def _reasons(every: Change, parts: Sequence[Change], settings: GateSettings) -> list[str]:
+def _reasons(every: AccuracyChange, parts: Sequence[AccuracyChange], settings: GateSettings) -> list[str]:
     reasons = []
     apart, max_loss, alpha = every.difference, settings.max_loss, settings.alpha
     if apart.value < -max_loss:
@@ -204,21 +204,21 @@ def _reasons(every: Change, parts: Sequence[Change], settings: GateSettings) -> 
 
 def _kept(
     old: Target, new: Target, faults: str | Path | FaultSet | None, data: AnyData
-) -> tuple[Change | None, tuple[Change, ...], tuple[str, ...]]:
+) -> tuple[AccuracyChange | None, tuple[AccuracyChange, ...], tuple[str, ...]]:
     """What both networks make of kept faults, all together and by family."""
     if faults is None:
         return None, (), ()
     chosen = faults if isinstance(faults, FaultSet) else load_faults(faults, old, data)
     right = [~chosen.fails(target) for target in (old, new)]
-    families = [Change.of(chosen.name(family), *(one[rows] for one in right)) for family, rows in chosen.families.items()]
+    families = [AccuracyChange.of(chosen.name(family), *(one[rows] for one in right)) for family, rows in chosen.families.items()]
     families.sort(key=lambda one: (one.fixed - one.broken, one.name))
     notes: tuple[str, ...] = (f"{chosen.changed} faults came out otherwise than they were stored.",) if chosen.changed else ()
     if not right[0].any():
         notes += (CHOSEN,)
-    return Change.of("kept faults", *right), tuple(families), notes
+    return AccuracyChange.of("kept faults", *right), tuple(families), notes
 
 
-def _fault_reasons(kept: Change | None, min_fixed: float | None) -> list[str]:
+def _fault_reasons(kept: AccuracyChange | None, min_fixed: float | None) -> list[str]:
     if kept is None:
         return ["min_fixed needs kept faults (--faults)"] if min_fixed else []
     reasons = []

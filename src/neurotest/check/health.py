@@ -2,50 +2,44 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.base import Check, CheckContext, CheckItem, Clock
 from neurotest.checks import setting
 from neurotest.doctor import doctor
+from neurotest.doctor.context import Finding, Level
 from neurotest.registry import register
 
-PASSES, LEAST = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is
-STRENGTH = {"problem": 1.0, "warning": 0.4}
+PASSES, LEAST_INPUTS = 40, 128  # that the doctor makes over its inputs, and inputs it looks at however slow the network is
+LEVELS: dict[str, tuple[Level, float]] = {"problem": ("alarm", 1.0), "warning": ("note", 0.4)}  # with their strength
 
 
 @register(
-    "examination", "health", paper="neurotest's doctor", main="inputs",
+    "check", "health", paper="neurotest's doctor", main="inputs",
     cost="some forty passes over 512 inputs, over fewer where that would take too long",
 )  # fmt: skip
-class Health(Examination):
+class Health(Check):
     """Outputs, eval mode, bounds, normalisation, class order, determinism, dead neurons: what `neurotest doctor` looks at.
 
     What it calls a problem is an alarm: numbers measured on such a target would be wrong. inputs: how many it looks at.
     """
 
-    name: ClassVar[str] = "health"
-    order: ClassVar[int] = 0
-    share: ClassVar[float] = 1.0
-    labels: ClassVar[bool] = False
+    order = 0
+    labels = False
 
     inputs: int = setting(512, "512 tell readings of the inputs apart")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
-        fitting = int(clock.seconds / (PASSES * subject.pace))
-        limit = min(self.inputs, max(LEAST, fitting))
-        diagnosis = doctor(subject.target, subject.source, limit=limit, progress=lambda done, total: subject.tick())
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        fitting = int(clock.seconds / (PASSES * context.pace))
+        limit = min(self.inputs, max(LEAST_INPUTS, fitting))
+        diagnosis = doctor(context.target, context.source, limit=limit, progress=lambda done, total: context.tick())
+        deeper = f"neurotest doctor {context.words}"
         findings = [
-            Finding(
-                self.name, "alarm" if finding.level == "problem" else "note", STRENGTH[finding.level],
-                f"{finding.check}: {finding.says}", advice=finding.do, deeper=f"neurotest doctor {subject.words}",
-            )
-            for finding in diagnosis.findings
-            if finding.level in STRENGTH
-        ]  # fmt: skip
+            Finding(self.name, level, f"{one.check}: {one.sentence}", one.advice, strength, deeper=deeper)
+            for one in diagnosis.findings
+            if one.level in LEVELS
+            for level, strength in [LEVELS[one.level]]
+        ]
         problems, warnings = diagnosis.count("problem"), diagnosis.count("warning")
         numbers = {"problems": problems, "warnings": warnings, "checks": len(diagnosis.findings)}
-        return Examined(
+        return CheckItem(
             self.name, f"{problems} problems, {warnings} warnings in {numbers['checks']} checks", tuple(findings), numbers
         )

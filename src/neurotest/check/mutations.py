@@ -2,58 +2,55 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from neurotest import interrupts
 from neurotest.campaign import fuzz
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, Picture, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.generate.fuzz.mutants import Mutant
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval
 
-SHOWN = 8
-LEAST = 5.0  # seconds below which a campaign is not worth starting
+LEAST_SECONDS = 5.0  # seconds below which a campaign is not worth starting
 
 
 @register(
-    "examination", "campaign", paper="neurotest's guide goals; faults as in DeepHunter (Xie et al., ISSTA 2019)", main="seeds",
+    "check", "campaign", paper="neurotest's guide goals; faults as in DeepHunter (Xie et al., ISSTA 2019)", main="seeds",
     cost="its share of the time, half of it for the random control",
 )  # fmt: skip
-class Campaign(Examination):
+class Campaign(Check):
     """Mutate some inputs under the guide `goals` and count what breaks, beside random mutation of as many forward passes.
 
     Any network breaks under some change, so this is never an alarm: the families and their pictures are what to look at.
     seeds: inputs to start from.
     """
 
-    name: ClassVar[str] = "campaign"
-    order: ClassVar[int] = 90
-    share: ClassVar[float] = 6.0
-    labels: ClassVar[bool] = False
-    fills: ClassVar[bool] = True
+    order = 90
+    share = 6.0
+    labels = False
+    fills = True
 
     seeds: int = setting(500, "500 by default")
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
-        if clock.left < LEAST:
-            return Examined(
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        if clock.left < LEAST_SECONDS:
+            return CheckItem(
                 self.name, f"{clock.left:.0f} s are too little for a campaign; more with --time", ran_out=True, skipped=True
             )
-        part = subject.source.take(subject.some("campaign", self.seeds))
+        part = context.source.take(context.some("campaign", self.seeds))
         oracle = "label" if part.labels is not None else "metamorphic"
         first: list[Mutant] = []
 
         def watch(fuzzer: Any, outputs: list[Mutant], new: list[Mutant]) -> None:
             first.extend(new)
-            subject.tick()
+            context.tick()
 
         result = fuzz(
-            subject.target, part, seconds=0.9 * clock.left, oracle=oracle, seed=subject.seed, out=False, watch=watch,
+            context.target, part, seconds=0.9 * clock.left, oracle=oracle, seed=context.seed, out=False, watch=watch,
             stop=interrupts.requested, islands=1,
         ).to_dict()  # fmt: skip
         numbers = {name: result[name] for name in ("faults", "families", "forwards", "roots", "seeds")}
@@ -66,27 +63,28 @@ class Campaign(Examination):
             numbers |= {"believed_valid": believed and believed.value, "believed_valid_interval": believed and list(believed[1:])}
             summary += f", {percent(believed)} believed valid" if believed else "; how many are valid cannot be told"
         if not first:
-            return Examined(self.name, summary, (), numbers)
+            return CheckItem(self.name, summary, (), numbers)
         limits = result["faults_per_1000_forwards_interval"]
         broken = result["roots"] / max(1, result["seeds"])
         evidence = (
             ("faults per 1,000 forward passes", float(result["faults_per_1000_forwards"]), limits and tuple(limits)),
-            ("families", float(result["families"]), None), ("random's families", float(control.get("families", 0)), None),
+            ("families", float(result["families"]), None),
+            ("random's families", float(control.get("families", 0)), None),
             ("seeds broken", broken, None),
-            *((share("faults believed valid", believed),) if believed else ()),
-        )  # fmt: skip
+            *((evidence_row("faults believed valid", believed),) if believed else ()),
+        )
         first.sort(key=lambda mutant: mutant.distance[1])
-        pictures = tuple(self._picture(subject, mutant) for mutant in first[:SHOWN])
+        images = tuple(self._image(context, mutant) for mutant in first[:MAX_IMAGES])
         untried = ", too few to try them all" if result["forwards"] < result["seeds"] else ""
         sentence = (
             f"changed inputs break it: {result['roots']:,} of {result['seeds']:,} inputs can be changed so that it gets them "
             f"wrong ({summary}){untried}"
         )
         strength = 0.3 + 0.4 * broken * (believed.low if believed else 0.0)  # changes that nobody would accept are no weakness
-        deeper = f"neurotest fuzz {subject.words} --forwards {max(20_000, 2 * result['forwards'])}"
-        finding = Finding(self.name, "note", strength, sentence, evidence, pictures, deeper)
-        return Examined(self.name, summary, (finding,), numbers)
+        deeper = f"neurotest fuzz {context.words} --forwards {max(20_000, 2 * result['forwards'])}"
+        finding = Finding(self.name, "note", sentence, "", strength, evidence, images, deeper)
+        return CheckItem(self.name, summary, (finding,), numbers)
 
-    def _picture(self, subject: Subject, mutant: Mutant) -> Picture:
-        true, predicted = subject.class_name(mutant.expected), subject.class_name(mutant.predicted)
-        return Picture(np.asarray(mutant.x), f"{true}, taken for {predicted} after {mutant.operator}")
+    def _image(self, context: CheckContext, mutant: Mutant) -> CaptionedImage:
+        true, predicted = context.class_name(mutant.expected), context.class_name(mutant.predicted)
+        return CaptionedImage(np.asarray(mutant.x), f"{true}, taken for {predicted} after {mutant.operator}")

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from neurotest.check.examination import Examination
-from neurotest.check.finding import Examined, Finding, percent, share
-from neurotest.check.subject import Clock, Subject
+from neurotest.check.base import MAX_IMAGES, Check, CheckContext, CheckItem, Clock, evidence_row, percent
 from neurotest.checks import setting
+from neurotest.doctor.context import Finding, Level
 from neurotest.measure.answers import log_softmax
 from neurotest.registry import register
 from neurotest.stats.bootstrap import Interval, wilson
 from neurotest.stats.comparison import holm
 
-SHOWN, LISTED, ALARMS = 8, 5, 2
+SLICES_LISTED, ALARMS = 5, 2
 FIFTHS = ("lowest fifth", "second fifth", "middle fifth", "fourth fifth", "highest fifth")
-LEVEL = 0.01  # of Holm's corrected p-values
+P_LIMIT = 0.01  # of Holm's corrected p-values
 STANDS_OUT = 0.15  # of the range, from the median of the border: what belongs to an object
 CHUNK = 500  # inputs whose pixels are read at once
 FEW = 0.7  # a class that is predicted less than this often for its inputs is hardly known to the network
@@ -28,24 +27,24 @@ Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Slice:
-    """Some inputs, the share of errors among them, and the share that the network's own confidence foretells."""
+class _Slice:
+    """Some inputs, the share of errors among them, and the share that the network's own confidence forecasts."""
 
     name: str
     rows: Rows
     errors: Interval
-    foretold: float
+    forecast: float
     p: float  # that as many inputs at random hold as many errors; corrected for how many slices were tried
     predicted: float | None = None  # of a class: how often it is predicted, per input that has it
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "slice": self.name, "inputs": len(self.rows), "errors": self.errors.value,
-            "errors_interval": [self.errors.low, self.errors.high], "foretold": self.foretold, "p": self.p,
+            "errors_interval": [self.errors.low, self.errors.high], "foretold": self.forecast, "p": self.p,
         }  # fmt: skip
 
 
-def foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.float64]:
+def _forecast_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.float64]:
     """(n,) the chance that each prediction is wrong by the network's confidence, at the temperature that suits the data best."""
     temperatures = np.exp(np.linspace(np.log(0.25), np.log(8), 36))
     rows = np.arange(len(labels))
@@ -54,19 +53,19 @@ def foretold_errors(logits: NDArray[np.float64], labels: Rows) -> NDArray[np.flo
     return result
 
 
-def _foretold(subject: Subject) -> NDArray[np.float64]:
+def _forecast(context: CheckContext) -> NDArray[np.float64]:
     """(n,) the chance that each prediction is wrong; a quantity comes without confidence, so that it is the same for all."""
-    if subject.target.bins is not None:
-        return np.full(len(subject.said), float(subject.wrong.mean()))
-    return foretold_errors(subject.said.logits, subject.labels)
+    if context.target.bins is not None:
+        return np.full(len(context.answers), float(context.wrong.mean()))
+    return _forecast_errors(context.answers.logits, context.labels)
 
 
-def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
+def _looks(context: CheckContext) -> dict[str, NDArray[np.float64]]:
     """Brightness of every input, and the share of it that stands out from its border; nothing for what is no image."""
-    source = subject.source
+    source = context.source
     if len(source.shape) != 3 or min(source.shape[1:]) < 3:
         return {}
-    low, high = subject.target.bounds
+    low, high = context.target.bounds
     bright, large = np.empty(len(source)), np.empty(len(source))
     for start in range(0, len(source), CHUNK):
         rows = np.arange(start, min(start + CHUNK, len(source)))
@@ -76,18 +75,18 @@ def looks(subject: Subject) -> dict[str, NDArray[np.float64]]:
         border = np.concatenate([unit[:, 0], unit[:, -1], unit[:, :, 0], unit[:, :, -1]], axis=1)
         bright[rows] = unit.mean(axis=(1, 2))
         large[rows] = (np.abs(unit - np.median(border, axis=1)[:, None, None]) > STANDS_OUT).mean(axis=(1, 2))
-        subject.tick()
+        context.tick()
     return {"brightness": bright, "size": large}
 
 
-def fifths(values: NDArray[np.float64]) -> list[Rows]:
+def _fifths(values: NDArray[np.float64]) -> list[Rows]:
     """Equal parts; equal values stay together, so that there may be fewer."""
     edges = np.quantile(values, [0.2, 0.4, 0.6, 0.8])
     part = np.searchsorted(edges, values, side="right")
     return [np.flatnonzero(part == number) for number in range(5)]
 
 
-def clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows]:
+def _clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows]:
     """Inputs that the network sees alike."""
     from sklearn.cluster import MiniBatchKMeans
     from sklearn.decomposition import PCA
@@ -102,53 +101,52 @@ def clusters(features: NDArray[np.float32], count: int, seed: int) -> list[Rows]
 
 
 @register(
-    "examination", "slices", main="least",
+    "check", "slices", main="least",
     paper="Holm, 1979; slices as in Slice Finder (Chung et al., ICDE 2019) and Domino (Eyuboglu et al., ICLR 2022)",
     cost="the pass that accuracy makes; k-means on the last hidden layer; every input is read once",
     differs="Slices are given, not searched for: classes, fifths by brightness and by size, clusters of features. An alarm needs "
-    "more errors than the network's own confidence foretells: hard inputs that it knows to be hard are no defect.",
+    "more errors than the network's own confidence forecasts: hard inputs that it knows to be hard are no defect.",
 )  # fmt: skip
-class Slices(Examination):
+class Slices(Check):
     """Parts of the data on which the network errs more often than on the whole, corrected (Holm) for how many were tried.
 
-    An alarm: errors of a slice, the lower end of their interval, exceed by `alarm` what the confidence foretells, or a class is
+    An alarm: errors of a slice, the lower end of their interval, exceed by `alarm` what the confidence forecasts, or a class is
     hardly ever predicted. least: inputs of a slice. clusters: of features.
     """
 
-    name: ClassVar[str] = "slices"
-    order: ClassVar[int] = 40
-    share: ClassVar[float] = 2.0
+    order = 40
+    share = 2.0
 
     least: int = setting(30, "30 by default")
     clusters: int = setting(12, "12 by default")
     alarm: float = setting(0.15, "0.15 by default", above=0, below=1)
 
-    def examine(self, subject: Subject, clock: Clock) -> Examined:
-        wrong = subject.wrong
+    def examine(self, context: CheckContext, clock: Clock) -> CheckItem:
+        wrong = context.wrong
         whole = wilson(int(wrong.sum()), len(wrong))
-        tried = self._slices(subject)
+        tried = self._slices(context)
         numbers: dict[str, Any] = {"tried": len(tried), "errors": whole.value, "weak": []}
         if not tried:
-            return Examined(self.name, f"no slice has {self.least} inputs", (), numbers)
-        weak = [one for one in tried if one.p < LEVEL and one.errors.low > whole.value]
+            return CheckItem(self.name, f"no slice has {self.least} inputs", (), numbers)
+        weak = [one for one in tried if one.p < P_LIMIT and one.errors.low > whole.value]
         weak.sort(key=lambda one: -one.errors.low)
-        alarming = sorted((one for one in weak if self._alarms(one)), key=lambda one: one.foretold - one.errors.low)[:ALARMS]
+        alarming = sorted((one for one in weak if self._alarms(one)), key=lambda one: one.forecast - one.errors.low)[:ALARMS]
         numbers |= {"weak": [one.to_dict() for one in weak]}
-        findings = [self._finding(subject, one, whole, len(tried), "alarm") for one in alarming]
+        findings = [self._finding(context, one, whole, len(tried), "alarm") for one in alarming]
         rest = [one for one in weak if one not in alarming][:1]
-        findings += [self._finding(subject, one, whole, len(tried), "note", weak[:LISTED]) for one in rest]
+        findings += [self._finding(context, one, whole, len(tried), "note", weak[:SLICES_LISTED]) for one in rest]
         summary = f"{len(weak)} of {len(tried)} slices are weaker than the whole beyond chance"
-        return Examined(self.name, summary + (f"; weakest: {weak[0].name}" if weak else ""), tuple(findings), numbers)
+        return CheckItem(self.name, summary + (f"; weakest: {weak[0].name}" if weak else ""), tuple(findings), numbers)
 
-    def _alarms(self, one: Slice) -> bool:
-        unforeseen = one.errors.low - one.foretold > self.alarm
+    def _alarms(self, one: _Slice) -> bool:
+        unforeseen = one.errors.low - one.forecast > self.alarm
         return unforeseen or (one.predicted is not None and one.predicted < FEW and one.errors.low > self.alarm)
 
-    def _slices(self, subject: Subject) -> list[Slice]:
+    def _slices(self, context: CheckContext) -> list[_Slice]:
         from scipy.stats import hypergeom
 
-        wrong, foretold = subject.wrong, _foretold(subject)
-        candidates = [(name, rows) for name, rows in self._candidates(subject) if self.least <= len(rows) < len(wrong)]
+        wrong, forecast = context.wrong, _forecast(context)
+        candidates = [(name, rows) for name, rows in self._candidates(context) if self.least <= len(rows) < len(wrong)]
         hits = [int(wrong[rows].sum()) for _, rows in candidates]
         chances = [
             float(hypergeom.sf(k - 1, len(wrong), int(wrong.sum()), len(rows)))
@@ -156,43 +154,43 @@ class Slices(Examination):
         ]
         corrected = holm(np.clip(chances, 0, 1)) if chances else np.empty(0)
         return [
-            Slice(name, rows, wilson(k, len(rows)), float(foretold[rows].mean()), float(p), self._predicted(subject, name, rows))
+            _Slice(name, rows, wilson(k, len(rows)), float(forecast[rows].mean()), float(p), self._predicted(context, name, rows))
             for (name, rows), k, p in zip(candidates, hits, corrected, strict=True)
         ]
 
-    def _predicted(self, subject: Subject, name: str, rows: Rows) -> float | None:
+    def _predicted(self, context: CheckContext, name: str, rows: Rows) -> float | None:
         if not name.startswith("class "):
             return None
-        return float((subject.said.predicted == subject.labels[rows[0]]).sum() / len(rows))
+        return float((context.answers.predicted == context.labels[rows[0]]).sum() / len(rows))
 
-    def _candidates(self, subject: Subject) -> Iterator[tuple[str, Rows]]:
-        for number in np.unique(subject.labels).tolist():
-            yield f"class {subject.class_name(number)}", np.flatnonzero(subject.labels == number)
-        for name, values in looks(subject).items():
-            for fifth, rows in zip(FIFTHS, fifths(values), strict=True):
+    def _candidates(self, context: CheckContext) -> Iterator[tuple[str, Rows]]:
+        for number in np.unique(context.labels).tolist():
+            yield f"class {context.class_name(number)}", np.flatnonzero(context.labels == number)
+        for name, values in _looks(context).items():
+            for fifth, rows in zip(FIFTHS, _fifths(values), strict=True):
                 yield f"{name}, {fifth}", rows
-        count = min(self.clusters, len(subject.labels) // (3 * self.least))
-        for number, rows in enumerate(clusters(subject.said.features, count, subject.seed)):
+        count = min(self.clusters, len(context.labels) // (3 * self.least))
+        for number, rows in enumerate(_clusters(context.answers.features, count, context.seed)):
             if len(rows):
-                common = subject.class_name(np.bincount(subject.said.predicted[rows]).argmax())
+                common = context.class_name(np.bincount(context.answers.predicted[rows]).argmax())
                 yield f"cluster {number} (mostly taken for {common})", rows
 
     def _finding(
-        self, subject: Subject, one: Slice, whole: Interval, tried: int, severity: Any, listed: list[Slice] | None = None
+        self, context: CheckContext, one: _Slice, whole: Interval, tried: int, level: Level, listed: list[_Slice] | None = None
     ) -> Finding:
         sentence = f"{one.name}: {percent(one.errors)} of {len(one.rows):,} inputs are mistaken, of all {100 * whole.value:.1f} %"
-        if severity == "alarm":
+        if level == "alarm":
             few = one.predicted is not None and one.predicted < FEW
             sentence += f"; it is predicted {one.predicted:.2f} times per input that has it" if few else ""
-            sentence += f"; its confidence foretells {100 * one.foretold:.1f} %"
-        rows = [share(s.name, s.errors) for s in listed or [one]]
+            sentence += f"; its confidence forecasts {100 * one.forecast:.1f} %"
+        rows = [evidence_row(s.name, s.errors) for s in listed or [one]]
         evidence = (
-            *rows, share("the whole", whole), ("foretold by its confidence", one.foretold, None),
+            *rows, evidence_row("the whole", whole), ("forecast by its confidence", one.forecast, None),
             (f"p, Holm over {tried} slices", one.p, None),
         )  # fmt: skip
-        mistakes = one.rows[subject.wrong[one.rows]]
-        surest = mistakes[np.argsort(-subject.said.confidence[mistakes], kind="stable")][:SHOWN]
-        strength = min(1.0, 0.5 + one.errors.low - one.foretold) if severity == "alarm" else min(0.45, one.errors.low)
-        advice = "collect and label more of these; retrain, or keep the network away from them" if severity == "alarm" else ""
-        deeper = f"neurotest select {subject.words} --method adaptive"
-        return Finding(self.name, severity, strength, sentence, evidence, subject.predicted_as(surest), deeper, advice)
+        mistakes = one.rows[context.wrong[one.rows]]
+        surest = mistakes[np.argsort(-context.answers.confidence[mistakes], kind="stable")][:MAX_IMAGES]
+        strength = min(1.0, 0.5 + one.errors.low - one.forecast) if level == "alarm" else min(0.45, one.errors.low)
+        advice = "collect and label more of these; retrain, or keep the network away from them" if level == "alarm" else ""
+        deeper = f"neurotest select {context.words} --method adaptive"
+        return Finding(self.name, level, sentence, advice, strength, evidence, context.predicted_as(surest), deeper)

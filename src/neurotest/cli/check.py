@@ -46,7 +46,7 @@ def print_result(result: CheckResult) -> None:
     findings = result.findings
     print(f"verdict: {result.verdict}\n")
     for number, finding in enumerate(findings[:FINDINGS_SHOWN], start=1):
-        print(f"{number:2}. {finding.severity:5}  {finding.examination}: {finding.sentence}")
+        print(f"{number:2}. {finding.level:5}  {finding.check}: {finding.sentence}")
         if finding.advice:
             print(f"{'':11}-> {finding.advice}")
         if finding.deeper:
@@ -55,6 +55,6 @@ def print_result(result: CheckResult) -> None:
         print(f"    and {len(findings) - FINDINGS_SHOWN} more on the page")
     print()
     for one in result.examined:
-        state = " (not examined)" if one.skipped else " (cut short by the time)" if one.ran_out else ""
+        state = " (not checked)" if one.skipped else " (cut short by the time)" if one.ran_out else ""
         print(f"{one.name:10} {one.seconds:6.1f} s  {one.summary}{state}")
     print()

@@ -9,6 +9,7 @@ import typer
 
 from neurotest.cli import options as opt
 from neurotest.cli import show
+from neurotest.errors import BadInput
 from neurotest.settings.analyse import DescribeSettings
 
 if TYPE_CHECKING:
@@ -29,7 +30,11 @@ def describe(
 ) -> opt.Result:
     """Describe neurons in words and show the inputs that activate them most: a table, contact sheets, a page."""
     imported = str(call.settings.get("method")).startswith(("csv", "attributes"))  # they need no exemplars
-    call.needs(target=target, data=data or imported)
+    call.needs(target=target, data=data or imported or target)
+    if call.resume is None and data is None and not imported:
+        raise BadInput(
+            "missing", "data", "DATA is missing: exemplars are taken from it; give zoo:NAME/train, dir:FOLDER or npz:FILE#x,y."
+        )
     from neurotest.semantics.describe.work import recorded
 
     loaded = call.open_target(target)

@@ -1,4 +1,4 @@
-"""A check as JUnit XML: one test case per examination, one failure per alarm."""
+"""A check as JUnit XML: one test case per check, one failure per alarm."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _text(text: str) -> str:
 
 def write_junit(path: Path, result: CheckResult) -> None:
     skipped = sum(one.skipped for one in result.examined)
-    failing = {finding.examination for finding in result.findings if finding.severity == "alarm"}
+    failing = {finding.check for finding in result.findings if finding.level == "alarm"}
     counts = {"tests": len(result.examined), "failures": len(failing), "errors": 0, "skipped": skipped}
     attributes = {name: str(count) for name, count in counts.items()} | {"time": f"{result.seconds:.3f}"}
     suite = ElementTree.Element("testsuite", {"name": _text(command("check", result.target)), **attributes})
@@ -32,7 +32,7 @@ def write_junit(path: Path, result: CheckResult) -> None:
         case = ElementTree.SubElement(suite, "testcase", about)
         if one.skipped:
             ElementTree.SubElement(case, "skipped", {"message": _text(one.summary)})
-        alarms = [finding for finding in one.findings if finding.severity == "alarm"]
+        alarms = [finding for finding in one.findings if finding.level == "alarm"]
         if alarms:  # readers expect one failure per case
             lines = [f"{alarm.sentence}\n{alarm.advice}\n{alarm.deeper}".strip() for alarm in alarms]
             failure = ElementTree.SubElement(case, "failure", {"message": _text(alarms[0].sentence), "type": "alarm"})

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -21,48 +19,8 @@ from neurotest.settings.shared import Written
 Json = Annotated[bool, typer.Option("--json", help="Print exactly one JSON object on standard output.")]
 Out = Annotated[Path | None, typer.Option("--out", help="Directory of the run (default: ./neurotest-runs/COMMAND-TIME).")]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of every random choice.")]
-Limit = Annotated[int | None, typer.Option("--limit", help="Use at most N inputs.")]
-
-
-def _inputs(value: str) -> int | None:
-    try:
-        return None if value == "auto" else int(value)
-    except ValueError:
-        raise typer.BadParameter(f"{value!r} is neither an integer nor auto") from None
-
-
-def _or_default(context: typer.Context, parameter: typer.CallbackParam, value: int | None) -> Any:
-    """`auto` is the command's own batch, as if nothing had been typed: a run that is resumed goes on with its own."""
-    if value is not None or parameter.name is None:
-        return value
-    source: Any = context.get_parameter_source(parameter.name)
-    context.set_parameter_source(parameter.name, type(source).DEFAULT)
-    return parameter.default
-
-
-def batch_option(text: str) -> Any:
-    return typer.Option("--batch", parser=_inputs, callback=_or_default, metavar="<int|auto>", help=text)
-
-
-def _named_auto(parameter: inspect.Parameter) -> inspect.Parameter:
-    """A --batch whose help names its default, `auto`, beside the number that it stands for in this command."""
-    for option in getattr(parameter.annotation, "__metadata__", ()):
-        if getattr(option, "parser", None) is _inputs:
-            named = copy.copy(option)
-            named.show_default = f"auto: {parameter.default}"
-            return parameter.replace(annotation=Annotated[int, named])
-    return parameter
-
-
-Batch = Annotated[int, batch_option("Inputs per forward pass, in smaller parts where the network is large.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Threads of the forward pass (default: torch's choice).")]
 Device = Annotated[str, typer.Option("--device", help="Where the network runs: cpu, cuda, mps.")]
-Layers = Annotated[str | None, typer.Option("--layers", help="Globs over layer names, pre_activation or post_activation.")]
-Neuron = Annotated[
-    str | None,
-    typer.Option("--neuron", help="channel (one value per map), unit (every element) or sample (1,000 units a layer)."),
-]
-Strict = Annotated[bool, typer.Option("--strict", help="Fail on a corrupt or odd-sized file instead of skipping it.")]
 Plan = Annotated[
     bool,
     typer.Option("--estimate", "--plan", help="Estimate passes, memory and minutes from a small part of the work, and stop."),
@@ -85,11 +43,9 @@ Target = Annotated[
     ),
 ]
 Seeds = Annotated[str | None, typer.Argument(help="Inputs to start from, labelled if possible.", show_default=False)]
-KeepWrong = Annotated[bool, typer.Option("--keep-wrong", help="Also start from seeds the target gets wrong.")]
 TargetAgain = Annotated[
     str | None, typer.Option("--target", help="The target, if the run may not name it itself (made elsewhere, moved).")
 ]
-Files = Annotated[int, typer.Option("--files", help="How many faults are stored as images.")]
 Workers = Annotated[
     int | None, typer.Option("--workers", help="Share the work among so many processes; the result does not depend on it.")
 ]
@@ -97,7 +53,6 @@ Ray = Annotated[
     str | None,
     typer.Option("--ray", help="Workers of a Ray cluster instead: local, auto, HOST:PORT or ray://HOST:PORT."),
 ]
-Resume = Annotated[Path | None, typer.Option("--resume", help="Go on with this interrupted run.")]
 
 # What a command returns: the result as JSON, a function that prints it for people and, if it may be other than 0, the exit code.
 Result = tuple[dict[str, Any], Callable[[], None]] | tuple[dict[str, Any], Callable[[], None], int]
@@ -185,17 +140,20 @@ def command(
     reports: bool = True,
     numbers: Sequence[str] = (),
     unless: tuple[str, ...] = (),
-) -> Callable[[Callable[..., Result]], Callable[..., None]]:
+) -> Callable[[Callable[..., Result | None]], Callable[..., None]]:
     """A command from a function of its arguments and a `Call`: options are derived from the settings, the result is reported.
 
     on: whether it loads a target, works on the target of a run, or neither. reports: False if it returns nothing.
-    numbers, unless: as for `json_numbers`.
+    numbers: those in its JSON, so that --fail-if is refused before the work; `*` stands for names of its own.
+    unless: options that make another result of it.
     """
 
-    def decorate(function: Callable[..., Result]) -> Callable[..., None]:
+    def decorate(function: Callable[..., Result | None]) -> Callable[..., None]:
         run = _takes(settings, function)
         if reports:
-            run = reports_result(json_numbers(*numbers, unless=unless)(run) if numbers else run)
+            if numbers:
+                run.numbers, run.unless = numbers, unless  # type: ignore[attr-defined]
+            run = reports_result(run)
         if workers:
             run = takes_workers(run)
         return {"target": takes_target, "run": overrides_target}.get(on, lambda same: same)(run)
@@ -332,9 +290,6 @@ def reports_result(command: Callable[..., Result]) -> Callable[..., None]:
             warnings.simplefilter("ignore", Remark)
         others = any(values.get(name) is not None for name in getattr(command, "unless", ()))
         show.check_names(fail_if, None if others else getattr(command, "numbers", None))
-        for name in ("limit", "batch"):
-            if isinstance(values.get(name), int):
-                at_least(name, values.get(name))
         if values.get("track") is not None:
             from neurotest.report.track import check_tracker
 
@@ -361,19 +316,6 @@ def _fail_if(command: Callable[..., Any]) -> Any:
     return Annotated[list[str] | None, typer.Option("--fail-if", help=f"Exit 1 if this holds{example}. Any number of the JSON.")]
 
 
-def json_numbers(*numbers: str, unless: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """What numbers the JSON of a command has, so that --fail-if is refused before the work; `*` stands for names of its own.
-
-    unless: options that make another result of it.
-    """
-
-    def declare(command: Callable[..., Any]) -> Callable[..., Any]:
-        command.numbers, command.unless = numbers, unless  # type: ignore[attr-defined]
-        return command
-
-    return declare
-
-
 @functools.cache  # each command is asked several times, and evaluating its annotations is most of the start-up
 def _own(command: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(command, eval_str=True).parameters
@@ -397,7 +339,7 @@ def with_options(
     first: the help shows those that are added before the command's own.
     """
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [_named_auto(p).replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
+    own = [p.replace(kind=keyword) for name, p in _own(command).items() if name not in hidden]
     others = [inspect.Parameter(name, keyword, default=d, annotation=a) for name, (a, d) in added.items()]
     parameters = [*others, *own] if first else [*own, *others]
     functools.update_wrapper(run, command)
@@ -451,36 +393,6 @@ def run_and_fault(run: str | Path, fault: Any) -> tuple[Path, Any]:
     return Path(run), fault
 
 
-def start_or_resume(command: str, needs: str, complete: bool, resume: Path | None) -> None:
-    """A command either starts with all it needs or goes on with a run."""
-    from neurotest.errors import BadInput
-
-    if resume is None and not complete:
-        raise BadInput("missing", "target", f"{command} needs {needs}, or --resume RUN.")
-
-
-@contextmanager
-def working(
-    what: str, spec: str | None, description: dict[str, Any], resume: Path | None = None, *, quiet: bool | None = False
-) -> Iterator[tuple[Any, Any]]:
-    """The head of a command on a target: the target as it is described, or None where a run names it, and progress on the screen,
-    under the name of `what` is done."""
-    from neurotest.cli import show
-
-    loaded = open_target(spec, description, resume)
-    with show.ticking(what, quiet=bool(quiet)) as progress:
-        yield loaded, progress
-
-
-def refuse_on_resume(reason: str, **options: Any) -> None:
-    """What a resumed run cannot use is refused, not ignored."""
-    from neurotest.errors import BadInput
-
-    for name, value in options.items():
-        if value not in (None, [], {}):
-            raise BadInput("conflict", name, f"--{name.replace('_', '-')} with --resume: {reason} Leave it out.")
-
-
 def _names_training(path: Any) -> bool:
     """Whether a run says itself which training data it was made with."""
     if path is None:
@@ -514,10 +426,3 @@ def same_threads(path: Path) -> None:
     threads = config.get("threads") if isinstance(config, dict) else None
     if isinstance(threads, int) and 0 < threads <= 1024:
         set_threads(threads)
-
-
-def at_least(name: str, value: int | None, least: int = 1) -> None:
-    from neurotest.errors import BadInput
-
-    if value is not None and value < least:
-        raise BadInput("out-of-range", name, f"--{name} {value}: expected an integer >= {least}.")

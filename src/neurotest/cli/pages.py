@@ -89,7 +89,7 @@ def _stale(path: Path) -> bool:
 def _page(path: Path, layout: str | None, *, quiet: bool) -> Path | None:
     """A page that cannot be written costs itself and nothing of the run, which is finished."""
     from neurotest.errors import Remark
-    from neurotest.report.page import write_report
+    from neurotest.report.section import write_report
 
     try:
         with warnings.catch_warnings():

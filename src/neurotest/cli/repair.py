@@ -35,7 +35,7 @@ def repair(
 
 
 def print_result(result: RepairResult) -> None:
-    from neurotest.repair.result import WORDS
+    from neurotest.repair.work import WORDS
 
     print(result.headline())
     controls = list(result.controls)

@@ -55,7 +55,7 @@ def label(
 def refuse_settings(call: opt.Call) -> None:
     """A run has its network and its pool; what describes them is refused, unless it only stands in ./neurotest.toml."""
     typed = {word.partition("=")[0] for word in sys.argv[1:]}  # --train, too, may stand there
-    named = [name for name in ("method", "out", "limit") if name in call.typed]
+    named: list[str] = [name for name in ("method", "out", "limit") if name in call.typed]
     named += [name for name in (*call.description, "train") if f"--{name.replace('_', '-')}" in typed]
     if named:
         raise BadInput(

@@ -41,8 +41,8 @@ def read_toml(file: Path, wanted: str = "target") -> dict[str, Any]:
                 raise BadInput("unknown-option", str(key), f"{file}: [{section}] has no key {shown(key)}. {near(key, allowed)}")
             if not (names_files(value) if section == "data" else allowed[key].kind.fits(value)):
                 raise BadInput("wrong-type", key, f"{file}: {key} = {shown(value)}: expected {expected(key, section)}.")
-    content: dict[str, Any] = sections.get(wanted, {})
-    return content
+    settings: dict[str, Any] = sections.get(wanted, {})
+    return settings
 
 
 def _allowed(section: str) -> dict[str, Any] | None:

@@ -90,7 +90,7 @@ def _keep(file: Path, split: str, arrays: Arrays) -> None:
     if digest != SHA256[split]:
         raise _Wrong(f"the {split} images have SHA-256 {digest}, expected {SHA256[split]}: damaged, or not CIFAR-10")
     x, y = arrays
-    with files.whole(file) as part, open(part, "wb") as out:
+    with files.atomic_write(file) as part, open(part, "wb") as out:
         np.savez(out, x=x.transpose(0, 2, 3, 1), y=y.astype(np.uint8))
 
 

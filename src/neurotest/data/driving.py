@@ -60,7 +60,7 @@ def get(folder: Path | None) -> Path:
     x = _frames(next((one for one in (folder / FILE, folder / NAME / FILE) if one.is_file()), folder / FILE))
     turn = turns(x.mean(axis=3))
     for split, rows in splits(len(turn)).items():
-        with files.whole(place / f"{split}.npz") as part, open(part, "wb") as out:
+        with files.atomic_write(place / f"{split}.npz") as part, open(part, "wb") as out:
             np.savez(out, x=x[rows], turn=turn[rows], frame=rows)
     return place
 

@@ -161,7 +161,7 @@ def _download(address: str, name: str) -> Iterator[BinaryIO]:
 
 
 def _bring(stream: BinaryIO, origin: str, place: Path, wanted: tuple[int, str], advance: Callable[[int], None]) -> None:
-    with files.whole(place) as part, open(part, "wb") as out:
+    with files.atomic_write(place) as part, open(part, "wb") as out:
         try:
             _copy_checked(stream, out, place.suffix == ".gz", *wanted, advance)
         except _Wrong as error:

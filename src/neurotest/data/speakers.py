@@ -57,7 +57,7 @@ def get(folder: Path | None, progress: Progress | None = None) -> Path:
         raise BadInput("missing", "from", message)
     for number, split in enumerate(TAKES, start=1):
         x, y = _decoded(folder, split)
-        with files.whole(_kept(split)) as part, open(part, "wb") as out:
+        with files.atomic_write(_kept(split)) as part, open(part, "wb") as out:
             np.savez_compressed(out, x=x, y=y)
         if progress is not None:
             progress(number, len(TAKES))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from neurotest.devices import exact
-from neurotest.doctor.examined import ROUNDING, Examined, Finding, distance, first_line
+from neurotest.doctor.context import ROUNDING, DoctorContext, Finding, distance, first_line
 from neurotest.errors import BadInput
 from neurotest.target.survey import last_operator
 
@@ -17,23 +17,23 @@ OUTSIDE = 0.05  # share of answers beyond the span
 VISIBLE = 1e-2  # a relative difference that is no rounding
 
 
-def mode(examined: Examined) -> Iterator[Finding]:
+def mode(context: DoctorContext) -> Iterator[Finding]:
     """Training flags; the next two checks find what flags do not show."""
-    if not examined.training:
+    if not context.training:
         yield Finding("mode", "ok", "every module is in eval mode")
         return
-    names = {id(module): name or "the network itself" for name, module in examined.target.module.named_modules()}
-    shown = ", ".join(names[id(module)] for module in examined.training[:3])
-    text = f"{len(examined.training)} modules are in training mode ({shown}{', ...' if len(examined.training) > 3 else ''})"
-    exported = examined.target.spec.startswith("pt2:")
+    names = {id(module): name or "the network itself" for name, module in context.target.module.named_modules()}
+    shown = ", ".join(names[id(module)] for module in context.training[:3])
+    text = f"{len(context.training)} modules are in training mode ({shown}{', ...' if len(context.training) > 3 else ''})"
+    exported = context.target.spec.startswith("pt2:")
     advice = "call model.eval() before testing; the checks below were made in eval mode"
     yield Finding("mode", "problem", text, "export it again after model.eval()" if exported else advice)
 
 
-def determinism(examined: Examined) -> Iterator[Finding]:
+def determinism(context: DoctorContext) -> Iterator[Finding]:
     """Two passes over the same inputs: dropout that is left on, wherever it is, makes them differ."""
-    x = examined.x[:SMALL]
-    passes = [examined.raw(x) for _ in range(3)]
+    x = context.x[:SMALL]
+    passes = [context.raw(x) for _ in range(3)]
     largest = max(distance(passes[0], other) for other in passes[1:])
     if largest == 0:
         yield Finding("determinism", "ok", "three passes over the same inputs agree to the bit")
@@ -41,34 +41,34 @@ def determinism(examined: Examined) -> Iterator[Finding]:
         text = f"passes over the same inputs differ by rounding ({largest:.1e} of the largest output)"
         yield Finding("determinism", "note", text)
     else:
-        where = examined.first_layer(examined.layers(x), examined.layers(x))
+        where = context.first_layer(context.layers(x), context.layers(x))
         text = f"passes over the same inputs differ by {largest:.2g} of the largest output: something draws at random; {where}"
         advice = "dropout left on? F.dropout needs training=self.training; a .pt2 has to be exported after model.eval()"
         yield Finding("determinism", "problem", text, advice)
 
 
-def conversion(examined: Examined) -> Iterator[Finding]:
+def conversion(context: DoctorContext) -> Iterator[Finding]:
     """A converted network must answer like the one in the file."""
-    target = examined.target
+    target = context.target
     if target.reference is None:
         return
     try:
-        target.check_reference(examined.x[:SMALL])
+        target.check_reference(context.x[:SMALL])
     except BadInput as error:
         yield Finding("conversion", "problem", first_line(error), "what is measured here would not be true of the file")
     else:
         yield Finding("conversion", "ok", f"answers like the network in the file (difference {target.deviation:.1e})")
 
 
-def batches(examined: Examined) -> Iterator[Finding]:
+def batches(context: DoctorContext) -> Iterator[Finding]:
     """A batch of n must equal n singles: batch statistics and mixed-up axes make an input's answer depend on its neighbours."""
-    x = examined.x[:SMALL]
-    together = examined.raw(x)
-    if distance(examined.raw(x), together) > ROUNDING:
+    x = context.x[:SMALL]
+    together = context.raw(x)
+    if distance(context.raw(x), together) > ROUNDING:
         yield Finding("batches", "note", "not checked: the network draws at random (see determinism)")
         return
     try:
-        alone = torch.cat([examined.raw(x[i : i + 1]) for i in range(len(x))])
+        alone = torch.cat([context.raw(x[i : i + 1]) for i in range(len(x))])
     except Exception as error:  # a stranger's code may raise anything
         advice = "batch statistics in use? Call model.eval() first"
         yield Finding("batches", "problem", f"one input alone fails: {first_line(error)}", advice)
@@ -81,21 +81,21 @@ def batches(examined: Examined) -> Iterator[Finding]:
         text = f"single inputs differ from batches by {largest:.1e} of the largest output, {flips} predictions flip"
         yield Finding("batches", "note", text)
     else:
-        lone = [examined.layers(x[i : i + 1]) for i in range(len(x))]
+        lone = [context.layers(x[i : i + 1]) for i in range(len(x))]
         joined = {name: torch.cat([part[name] for part in lone]) for name in lone[0]}
-        where = examined.first_layer(joined, {name: value for name, value in examined.layers(x).items() if name in joined})
+        where = context.first_layer(joined, {name: value for name, value in context.layers(x).items() if name in joined})
         size = f"difference {largest:.2g}, {flips} of {len(x)} predictions flip"
         advice = "batch normalisation without running statistics, or an operation over the batch axis? Repair it or use --batch 1"
         yield Finding("batches", "problem", f"an input's output depends on the others in its batch ({size}); {where}", advice)
 
 
-def finite(examined: Examined) -> Iterator[Finding]:
+def finite(context: DoctorContext) -> Iterator[Finding]:
     """Non-finite outputs on the inputs, on the lowest and the highest values, and on noise."""
-    for what, x in (("the inputs", examined.x), ("all values lowest, all highest, or noise", examined.extremes)):
-        out = examined.answers if x is examined.x else examined.raw(x)
+    for what, x in (("the inputs", context.x), ("all values lowest, all highest, or noise", context.extremes)):
+        out = context.answers if x is context.x else context.raw(x)
         broken = ~torch.isfinite(out).flatten(1).all(1)
         if bool(broken.any()):
-            where = examined.first_layer(examined.layers(x[broken][:1]))
+            where = context.first_layer(context.layers(x[broken][:1]))
             text = f"{int(broken.sum())} of {len(x)} outputs on {what} are NaN or infinite; {where}"
             advice = "look for a division, a logarithm or an overflow there; check --bounds, --mean and --std"
             yield Finding("finite", "problem", text, advice)
@@ -103,20 +103,20 @@ def finite(examined: Examined) -> Iterator[Finding]:
     yield Finding("finite", "ok", "all outputs are finite, also with all values lowest, with all highest and on noise")
 
 
-def outputs(examined: Examined) -> Iterator[Finding]:
+def outputs(context: DoctorContext) -> Iterator[Finding]:
     """Logits, log-probabilities or probabilities: by values and by the operator that ran last."""
-    raw = torch.cat([examined.answers, examined.raw(examined.extremes)])
+    raw = torch.cat([context.answers, context.raw(context.extremes)])
     raw = raw[torch.isfinite(raw).flatten(1).all(1)]
     if not len(raw):
         yield Finding("outputs", "note", "not checked: no output is finite (see finite)")
         return
-    described = examined.target.outputs
-    if examined.target.bins is not None:
-        yield from _quantity(examined, raw)
+    described = context.target.outputs
+    if context.target.bins is not None:
+        yield from _quantity(context, raw)
         return
-    kind, text = kind_of(raw, last_operator(lambda: examined.target.raw(examined.x[:2])))
-    examined.facts["outputs"] = kind
-    examined.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
+    kind, text = _kind_of(raw, last_operator(lambda: context.target.raw(context.x[:2])))
+    context.facts["outputs"] = kind
+    context.target.outputs = "sigmoid" if kind == "sigmoid" else "probs" if kind == "probs" else "logits"
     if kind == "sigmoids":
         yield Finding("outputs", "problem", text, "multi-label networks are not supported: test one label at a time")
     elif kind == described or (kind == "log-probabilities" and described == "logits"):
@@ -130,18 +130,18 @@ def outputs(examined: Examined) -> Iterator[Finding]:
         yield Finding("outputs", "note", f"{tied} of {len(raw)} inputs have a probability of exactly 1: scores tie there", "")
 
 
-def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
+def _quantity(context: DoctorContext, raw: Tensor) -> Iterator[Finding]:
     """One number per input, and where it lies in the range that was described."""
-    bins, values = examined.target.bins, exact(raw).flatten(1)
+    bins, values = context.target.bins, exact(raw).flatten(1)
     assert bins is not None
-    examined.facts["outputs"] = "regression"
+    context.facts["outputs"] = "regression"
     if values.shape[1] != 1:
         text = f"the network returns {values.shape[1]} values per input, a regression target one"
         yield Finding("outputs", "problem", text, "test one quantity at a time, wrapped in a module that returns (n, 1)")
         return
-    low, high = (float(end) for end in torch.aminmax(values[: len(examined.x)]))
+    low, high = (float(end) for end in torch.aminmax(values[: len(context.x)]))
     outside = float(((values < bins.low) | (values > bins.high)).double().mean())
-    examined.facts["quantity"] = {"low": low, "high": high, "outside": outside}
+    context.facts["quantity"] = {"low": low, "high": high, "outside": outside}
     text = f"the output is one quantity per input, {low:.4g} .. {high:.4g} here; the span is {bins.low:g} .. {bins.high:g}"
     if outside > OUTSIDE:
         yield Finding("outputs", "warning", f"{text}: {outside:.0%} of the answers lie outside", "widen --span LOW HIGH")
@@ -149,7 +149,7 @@ def _quantity(examined: Examined, raw: Tensor) -> Iterator[Finding]:
         yield Finding("outputs", "ok", text)
 
 
-def kind_of(raw: Tensor, last: str) -> tuple[str, str]:
+def _kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     """What raw outputs (n, k) are, in a word and in a clause."""
     values = exact(raw).flatten(1)
     in_unit = bool(((values >= 0) & (values <= 1)).all())
@@ -166,12 +166,12 @@ def kind_of(raw: Tensor, last: str) -> tuple[str, str]:
     return "logits", f"outputs are logits ({float(values.min()):.3g} .. {float(values.max()):.3g})"
 
 
-def gradients(examined: Examined) -> Iterator[Finding]:
+def gradients(context: DoctorContext) -> Iterator[Finding]:
     """Attacks, attribution and gradient-guided generation need d output / d input."""
-    x = examined.x[:2].clone().requires_grad_()
+    x = context.x[:2].clone().requires_grad_()
     try:
         with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(examined.target.logits(x).amax(1).sum(), x)
+            (gradient,) = torch.autograd.grad(context.target.logits(x).amax(1).sum(), x)
     except (RuntimeError, BadInput) as error:
         advice = "attacks and attribution will not work; selection and coverage do"
         yield Finding("gradients", "warning", f"no gradient reaches the input: {first_line(error)}", advice)

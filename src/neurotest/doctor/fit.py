@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from neurotest.devices import exact
-from neurotest.doctor.examined import Examined, Finding
+from neurotest.doctor.context import DoctorContext, Finding
 from neurotest.target.outputs import Bins
 
 # Means and standard deviations that training recipes use, by the number of channels.
@@ -29,33 +29,33 @@ LOSS, LEAST_LOSS = 0.6, 0.2  # log-loss of another reading, as a share of what i
 ORDER_GAIN = 0.2  # the same for another order of the classes, which is fitted to the labels
 
 
-def bounds(examined: Examined) -> Iterator[Finding]:
+def bounds(context: DoctorContext) -> Iterator[Finding]:
     """Where the inputs lie within the bounds, and whether other bounds would suit the network better."""
-    low, high = examined.target.bounds
-    examined.facts["bounds"] = [low, high]
-    if examined.source is None:
+    low, high = context.target.bounds
+    context.facts["bounds"] = [low, high]
+    if context.source is None:
         yield Finding("bounds", "note", f"inputs are taken to lie in {low:g} .. {high:g}", "give the doctor data to check that")
         return
-    least, most = (float(v) for v in torch.aminmax(examined.x))
+    least, most = (float(v) for v in torch.aminmax(context.x))
     ranges = f"the inputs reach from {least:.3g} to {most:.3g}, bounds are {low:g} .. {high:g}"
-    if examined.outside:
+    if context.outside:
         advice = "pass --bounds with the range of your inputs, and --mean, --std if they are not normalised yet"
         yield Finding("bounds", "problem", ranges, advice)
     elif most - least < 0.05 * (high - low):
         advice = "the data use a small part of the bounds: check --bounds and how the data were scaled"
         yield Finding("bounds", "warning", ranges, advice)
-    elif examined.target.mean is None and low == 0 and high > 1 and most <= 1:
+    elif context.target.mean is None and low == 0 and high > 1 and most <= 1:
         yield Finding("bounds", "warning", ranges, "floats in 0 .. 1 under wider bounds: rescale the data or pass --bounds 0 1")
     else:
         yield Finding("bounds", "ok", ranges)
 
 
-def classes(examined: Examined) -> Iterator[Finding]:
+def classes(context: DoctorContext) -> Iterator[Finding]:
     """Number of classes against names and labels; predictions that never vary."""
-    logits = examined.logits(examined.x)
+    logits = context.logits(context.x)
     count = logits.shape[1]
-    examined.facts["classes"] = count
-    names, labels = examined.target.classes, examined.labels
+    context.facts["classes"] = count
+    names, labels = context.target.classes, context.labels
     if names is not None and len(names) != count:
         yield Finding("classes", "problem", f"{len(names)} class names for {count} outputs", "correct --classes")
     elif labels is not None and int(labels.max()) >= count:
@@ -64,25 +64,25 @@ def classes(examined: Examined) -> Iterator[Finding]:
     else:
         yield Finding("classes", "ok", f"{count} classes{'' if names is None else ', all named'}")
     predicted = logits.argmax(1)
-    if examined.source is not None and len(predicted) >= 20 and len(predicted.unique()) == 1:
+    if context.source is not None and len(predicted) >= 20 and len(predicted.unique()) == 1:
         text = f"all {len(predicted)} inputs are predicted as class {int(predicted[0])}"
         yield Finding("classes", "warning", text, "untrained, or wrong --bounds, --mean, --std?")
 
 
-def accuracy(examined: Examined) -> Iterator[Finding]:
+def accuracy(context: DoctorContext) -> Iterator[Finding]:
     """Accuracy beside chance, and beside what other readings of the inputs or of the class order would give."""
-    labels = examined.labels
-    if labels is None or examined.facts["classes"] <= int(labels.max()):
+    labels = context.labels
+    if labels is None or context.facts["classes"] <= int(labels.max()):
         return
-    if examined.target.bins is not None:
-        yield _error(examined, examined.target.bins)
+    if context.target.bins is not None:
+        yield _error(context, context.target.bins)
         return
-    logits = examined.logits(examined.x).cpu()
-    right = _right(logits, labels)
+    logits = context.logits(context.x).cpu()
+    right = float((logits.argmax(1) == labels).double().mean())
     chance = float(torch.bincount(labels).max()) / len(labels)  # always naming the most frequent class
-    examined.facts |= {"accuracy": right, "chance": chance}
+    context.facts |= {"accuracy": right, "chance": chance}
     shares = f"{right:.1%} of {len(labels)} inputs are right (always the most frequent class: {chance:.1%})"
-    better = _better_reading(examined, labels)
+    better = _better_reading(context, labels)
     order = _better_order(logits, labels)
     if better is not None and better[1] > chance and order <= better[1] + ORDER_GAIN:
         yield Finding("accuracy", "problem", f"{shares}; {better[0]} it would be {better[1]:.1%}", better[2])
@@ -100,18 +100,18 @@ def accuracy(examined: Examined) -> Iterator[Finding]:
         yield Finding("accuracy", "ok", shares)
 
 
-def _error(examined: Examined, bins: Bins) -> Finding:
+def _error(context: DoctorContext, bins: Bins) -> Finding:
     """How far a quantity is off, beside always answering with the middle of the labels."""
-    assert examined.source is not None
-    assert examined.source.quantities is not None
-    truth = examined.source.quantities[examined.index]
-    values = bins.values(exact(examined.logits(examined.x))).cpu().numpy()
+    assert context.source is not None
+    assert context.source.quantities is not None
+    truth = context.source.quantities[context.index]
+    values = bins.values(exact(context.logits(context.x))).cpu().numpy()
     error, usual = float(np.abs(values - truth).mean()), float(np.abs(np.median(truth) - truth).mean())
     same = float((bins.of(values) == bins.of(truth)).mean())
     close, near = (float((np.abs(values - truth) <= limit).mean()) for limit in (bins.width, bins.tolerance))
     limit = "a bin's width" if bins.tolerance == bins.width else "the tolerance"
-    examined.facts |= {"mean_error": error, "median_error": usual, "accuracy": same, "within_a_bin": close}
-    examined.facts["within_the_tolerance"] = near
+    context.facts |= {"mean_error": error, "median_error": usual, "accuracy": same, "within_a_bin": close}
+    context.facts["within_the_tolerance"] = near
     text = (
         f"answers are off by {error:.4g} on average (always the median of the labels: {usual:.4g}); {near:.1%} by at most "
         f"{limit} ({bins.tolerance:.3g}), {same:.1%} in the right one of {bins.count} bins"
@@ -122,18 +122,14 @@ def _error(examined: Examined, bins: Bins) -> Finding:
     return Finding("accuracy", "warning", text, advice)
 
 
-def _right(logits: Tensor, labels: Tensor) -> float:
-    return float((logits.argmax(1).cpu() == labels).double().mean())
-
-
-def _better_reading(examined: Examined, labels: Tensor) -> tuple[str, float, str] | None:
+def _better_reading(context: DoctorContext, labels: Tensor) -> tuple[str, float, str] | None:
     """Another range or normalisation under which the network does clearly better: the likeliest slip in describing a target."""
-    some = examined.some()
-    now, labels = examined.logits(examined.x).cpu().double()[some], labels[some]
+    some = context.some()
+    now, labels = context.logits(context.x).cpu().double()[some], labels[some]
     before, loss = now.argmax(1) == labels, cross_entropy(now, labels, reduction="none")
     right = float(before.double().mean())
     better = []
-    readings = list(_readings(examined, examined.x[some.to(examined.x.device)]))
+    readings = list(_readings(context, context.x[some.to(context.x.device)]))
     for what, logits, do in readings:
         scores = logits.cpu().double()
         after, less = scores.argmax(1) == labels, cross_entropy(scores, labels, reduction="none")
@@ -165,14 +161,14 @@ def _less_loss(before: Tensor, after: Tensor) -> bool:
     return bool(after.mean() < LOSS * before.mean()) and float(gain.mean()) > max(LEAST_LOSS, 5 * error)
 
 
-def _readings(examined: Examined, x: Tensor) -> Iterator[tuple[str, Tensor, str]]:
+def _readings(context: DoctorContext, x: Tensor) -> Iterator[tuple[str, Tensor, str]]:
     """Other readings of the inputs, the logits they give, and the options that ask for them."""
-    target = examined.target
+    target = context.target
     low, high = target.bounds
     unit = (x - low) / (high - low)
     for a, b in ((0, 1), (0, 255), (-1, 1)):
         if (a, b) != (low, high):
-            yield f"with inputs in {a:g} .. {b:g}", examined.logits(unit * (b - a) + a), f"pass --bounds {a:g} {b:g}"
+            yield f"with inputs in {a:g} .. {b:g}", context.logits(unit * (b - a) + a), f"pass --bounds {a:g} {b:g}"
     if unit.ndim != 4:
         return
     plain = copy.copy(target)
@@ -181,7 +177,7 @@ def _readings(examined: Examined, x: Tensor) -> Iterator[tuple[str, Tensor, str]
     if target.mean is not None:
         yield (
             "without --mean and --std",
-            examined.logits(unit, plain),
+            context.logits(unit, plain),
             f"leave out --mean and --std{bounds and ', pass --bounds 0 1'}",
         )
     deviations = tuple(float(s) for s in unit.std(dim=(0, 2, 3)))
@@ -192,7 +188,7 @@ def _readings(examined: Examined, x: Tensor) -> Iterator[tuple[str, Tensor, str]
     for what, (mean, std) in others.items():
         shift, scale = (torch.tensor(values, device=unit.device).view(-1, 1, 1) for values in (mean, std))
         option = f"--mean {','.join(f'{m:.4g}' for m in mean)} --std {','.join(f'{s:.4g}' for s in std)}"
-        yield f"with {what}", examined.logits((unit - shift) / scale, plain), f"pass {bounds}{option}"
+        yield f"with {what}", context.logits((unit - shift) / scale, plain), f"pass {bounds}{option}"
 
 
 def _better_order(logits: Tensor, labels: Tensor) -> float:

@@ -44,18 +44,19 @@ class Proposal:
 
     def toml(self, spec: str, data: str | None) -> str:
         """The file: what has to be said, and as comments what the network says itself or nobody needs."""
+        example = re.sub(r"[^\x20-\x7e]", "?", command("check", spec, data or "DATA"))[:500]
         lines = [
             "# Written by `neurotest init`, for commands that are started in this folder; options typed with them go over it.",
             "# A network to load cannot stand here: a file found by chance must not run code. So commands are",
-            f"#     {_one_line(command('check', spec, data or 'DATA'))}",
+            f"#     {example}",
             "",
             "[target]",
         ]
         for key, about in _keys().items():
             origin = self.origins.get(key)
             needed = origin is not None and origin != "the network"
-            example = self.values.get(key)
-            text = f"{key} = {_value(example)}" if example is not None else f"{key} ="
+            value = self.values.get(key)
+            text = f"{key} = {_value(value)}" if value is not None else f"{key} ="
             lines.append(f"{'' if needed else '# '}{text}  # {about}{f' (from {origin})' if origin else ''}")
         return "\n".join([*lines, "", "[data]", *self._data()]) + "\n"
 
@@ -67,10 +68,6 @@ class Proposal:
             text = f"{key} =" if spec is None else f"{key} = {_value(spec)}"
             origin = " (from your options)" if key in self.others else " (a folder of that name is here)" if nearby else ""
             yield f"{'' if key in self.others else '# '}{text}  # {about}{origin}"
-
-
-def _one_line(text: str) -> str:
-    return re.sub(r"[^\x20-\x7e]", "?", text)[:500]
 
 
 def _value(value: Any) -> str:

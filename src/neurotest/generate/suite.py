@@ -19,14 +19,14 @@ from neurotest.errors import BadInput
 from neurotest.generate.fuzz.seeds import Seeds
 from neurotest.generate.outcome import Outcome, class_name, interval
 from neurotest.notebook import PICTURES, Picture, beside
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.stats.diversity import evenness
 from neurotest.target import Target
 
 SUITE = "suite.npz"
-own(r"suite\.npz")
+declare(r"suite\.npz")
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,7 @@ from neurotest import interrupts
 from neurotest.errors import BadInput, Interrupted, command
 from neurotest.jobs.parts import Parts
 from neurotest.jobs.stored import named_code
-from neurotest.runs.plain import plain
+from neurotest.runs.rows import plain
 from neurotest.runs.store import Run
 from neurotest.settings import CommandSettings
 from neurotest.settings.declared import by_name

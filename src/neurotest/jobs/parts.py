@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from neurotest.arrays import read_npz
 from neurotest.errors import BadInput, Remark
-from neurotest.runs.folder import LARGEST, RunFile, own
+from neurotest.runs.folder import LARGEST, RunFile, declare
 from neurotest.runs.store import Run
 
 FOLDER, DIGESTS = "parts", "parts digests"  # entries of the run
 MOST_PARTS = 10_000_000
-OURS = own(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
+OURS = declare(rf"{FOLDER}/[0-9]{{6,}}\.npz", FOLDER)
 Arrays = dict[str, NDArray[Any]]
 
 

@@ -9,12 +9,12 @@ import torch
 from neurotest.errors import BadInput, shell
 from neurotest.jobs.stored import stored_target
 from neurotest.registry import register
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.store import Run
 from neurotest.target.target import Target, WeightsFile
 
 WEIGHTS = "weights.safetensors"
-own(r"weights\.safetensors")
+declare(r"weights\.safetensors")
 
 
 @register("target source", "run", paper="", cost="loads the network and reads one file")

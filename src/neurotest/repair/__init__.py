@@ -2,7 +2,7 @@
 
 from neurotest.callable_module import callable_module
 from neurotest.repair.api import repair
-from neurotest.repair.result import RepairResult
+from neurotest.repair.work import RepairResult
 
 __all__ = ["RepairResult", "repair"]
 

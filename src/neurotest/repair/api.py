@@ -22,8 +22,7 @@ from neurotest.repair.evaluation import read_attacks
 from neurotest.repair.material import read_material
 from neurotest.repair.plan import make_plan
 from neurotest.repair.protocol import CONTROLS, Protocol
-from neurotest.repair.result import RepairResult
-from neurotest.repair.work import Inputs, Repair
+from neurotest.repair.work import Inputs, Repair, RepairResult
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.settings.analyse import RepairSettings

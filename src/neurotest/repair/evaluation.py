@@ -13,7 +13,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import Attack
 from neurotest.repair.lessons import predictions
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import attacked
 from neurotest.stats.bootstrap import Interval
 from neurotest.stats.comparison import mcnemar
@@ -45,7 +45,7 @@ def read_attacks(texts: Sequence[str] | None, shape: tuple[int, ...]) -> dict[st
 class Judge:
     """The sets of a plan and its attacks: what a network predicts on each."""
 
-    def __init__(self, plan: Plan, attacks: dict[str, Attack], victims: int = ATTACKED) -> None:
+    def __init__(self, plan: RepairPlan, attacks: dict[str, Attack], victims: int = ATTACKED) -> None:
         self.plan, self.attacks = plan, attacks
         self.victims = some(plan.sets["clean"], victims, plan.seed, "attacked")
         self._transferred: dict[str, Source] = {}
@@ -78,7 +78,7 @@ class Judge:
         return answers
 
 
-def shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
+def _shares(right: Bools, other: Bools | None = None, seed: int = 0) -> Interval:
     """The mean of (seeds, inputs), or of its difference to `other`, with a bootstrap interval over both.
 
     With one seed the interval is over inputs alone.
@@ -109,7 +109,7 @@ def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: d
     for name, truth in labels.items():
         before, ours = old[name] == truth, right["repair"][name]
         fixed, broken = int((~before & ours[0]).sum()), int((before & ~ours[0]).sum())
-        mean = shares(ours)
+        mean = _shares(ours)
         sets[name] = {
             "inputs": len(truth), "before": float(before.mean()), "after": mean.value, "interval": [mean.low, mean.high],
             "fixed": fixed, "broken": broken, "p": mcnemar(fixed, broken),
@@ -119,7 +119,7 @@ def rows(arms: dict[str, list[dict[str, Ints]]], old: dict[str, Ints], labels: d
             continue
         controls[arm] = {}
         for name, theirs in by_set.items():
-            alone, gain = shares(theirs), shares(right["repair"][name], theirs)
+            alone, gain = _shares(theirs), _shares(right["repair"][name], theirs)
             controls[arm][name] = {
                 "after": alone.value, "interval": [alone.low, alone.high], "gain": gain.value,
                 "gain_interval": [gain.low, gain.high],

@@ -103,9 +103,19 @@ class Lessons:
         self.base = ingredients.unchanged
         self.old = torch.empty(0)
         if ingredients.distil and ingredients.base is not None:
-            self.old = answers(target, ingredients.base)
+            self.old = _answers(target, ingredients.base)
             self.knows = predictions(target, ingredients.base) == ingredients.base.labels
         self.start(0)
+
+    @property
+    def _base(self) -> Source:
+        assert self.parts.base is not None  # copies and anchors are made of it
+        return self.parts.base
+
+    @property
+    def _aim(self) -> Aim:
+        assert self.parts.aim is not None
+        return self.parts.aim
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -125,11 +135,8 @@ class Lessons:
         self.ready, self.place = torch.empty(0), np.full(copies, -1)  # copies that are made ahead, and where each of them is
         if not copies:
             return
-        assert self.parts.aim is not None
-        assert self.parts.base is not None
-        labels = self.parts.base.labels
-        assert labels is not None
-        aim, sizes = self.parts.aim, np.bincount(labels, minlength=self.parts.aim.weights.shape[1])
+        labels, aim = np.asarray(self._base.labels), self._aim
+        sizes = np.bincount(labels, minlength=aim.weights.shape[1])
         weights = aim.weights * sizes  # an even aim draws every image equally often
         cells = random.choice(weights.size, copies, p=(weights / weights.sum()).ravel())
         kind, wanted = np.divmod(cells, weights.shape[1])
@@ -144,10 +151,8 @@ class Lessons:
 
     def _mix(self, random: np.random.Generator) -> None:
         """Draw this epoch's anchors: two images, at most half of the second, and a quarter of a change."""
-        assert self.parts.aim is not None
-        assert self.parts.base is not None
-        count, operators = self.parts.anchors, self.parts.aim.operators
-        first, second = (random.integers(0, len(self.parts.base), count) for _ in range(2))
+        count, operators = self.parts.anchors, self._aim.operators
+        first, second = (random.integers(0, len(self._base), count) for _ in range(2))
         share = 0.5 * random.random(count) * (random.random(count) < 0.5)
         self.mixtures = first, second, share, operators.milder(operators.draw_any(random, count), MILD)
 
@@ -157,8 +162,7 @@ class Lessons:
             return
         index = rows.numpy() - self.base
         index = np.unique(index[(index >= 0) & (index < self.parts.copies)])
-        assert self.parts.base is not None
-        if len(index) and len(index) * math.prod(self.parts.base.shape) <= CELLS:  # of large images a batch is enough
+        if len(index) and len(index) * math.prod(self._base.shape) <= CELLS:  # of large images a batch is enough
             self._make(module, index)
 
     def _make(self, module: nn.Module, copies: NDArray[np.int64]) -> None:
@@ -171,13 +175,12 @@ class Lessons:
         if self.parts.hard == 1:
             return best
         network = self.target.holding(module.eval())
-        assert self.parts.base is not None
-        labels = torch.from_numpy(truth(self.target, self.parts.base)[self.images[copies]]).to(self.target.device)
+        labels = torch.from_numpy(_truth(self.target, self._base)[self.images[copies]]).to(self.target.device)
         with torch.no_grad():
-            most = misfit(self.target, network.logits(_like(best)), labels)
+            most = _misfit(self.target, network.logits(_like(best)), labels)
             for number in range(1, self.parts.hard):
                 rival = self._candidate(copies + number * self.parts.copies)
-                losses = misfit(self.target, network.logits(_like(rival)), labels)
+                losses = _misfit(self.target, network.logits(_like(rival)), labels)
                 best[losses > most] = rival[losses > most]
                 most = torch.maximum(most, losses)
         module.train()
@@ -195,17 +198,17 @@ class Lessons:
             x = self._attacked(module, x, y, rows.numpy())
         logits = network.logits(_like(torch.cat([one for one in (x, anchor) if one is not None])))
         if y is not None:
-            loss = loss + misfit(self.target, logits[:count], y).mean() * count / len(rows)
+            loss = loss + _misfit(self.target, logits[:count], y).mean() * count / len(rows)
         taught = np.concatenate([plain, self.images[copies]]) if len(copies) else plain
         if len(self.old):
             places = np.flatnonzero(self.knows[taught])
             if len(places):
-                moved = distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits), self.target.bins)
+                moved = _distance(logits[torch.from_numpy(places)], self.old[taught[places]].to(logits), self.target.bins)
                 loss = loss + self.parts.distil * len(places) / len(rows) * moved
         if anchor is not None:
             with torch.no_grad():
                 old = self.target.logits(_like(anchor))
-            loss = loss + self.parts.distil * len(anchors) / len(rows) * distance(logits[count:], old, self.target.bins)
+            loss = loss + self.parts.distil * len(anchors) / len(rows) * _distance(logits[count:], old, self.target.bins)
         return loss
 
     def sample(self, module: nn.Module, epoch: int, count: int) -> list[Tensor]:
@@ -225,13 +228,11 @@ class Lessons:
         return [index[kind == number] - ends[number] for number in range(4)]
 
     def _anchors(self, rows: NDArray[np.int64]) -> Tensor:
-        assert self.parts.base is not None
-        assert self.parts.aim is not None
         first, second, share = (values[rows] for values in self.mixtures[:3])
-        one, other = (unit(self.parts.base.read(index), self.target.bounds) for index in (first, second))
+        one, other = (unit(self._base.read(index), self.target.bounds) for index in (first, second))
         mixed = torch.lerp(one, other, torch.from_numpy(share).to(one).view(-1, *[1] * (one.ndim - 1)))
-        levels = levels_of(self.parts.base.dtype)
-        mixed = self.parts.aim.operators.apply(mixed, self.mixtures[3][rows], levels=levels)
+        levels = levels_of(self._base.dtype)
+        mixed = self._aim.operators.apply(mixed, self.mixtures[3][rows], levels=levels)
         return from_unit(mixed, self.target.bounds).to(self.target.device)
 
     def _inputs(self, module: nn.Module, parts: list[NDArray[np.int64]]) -> tuple[Tensor, Tensor]:
@@ -242,12 +243,10 @@ class Lessons:
             if source is not None and len(rows):
                 assert source.labels is not None
                 x.append(self.target.prepare(source.read(rows)))
-                y.append(truth(self.target, source)[rows])
+                y.append(_truth(self.target, source)[rows])
         if len(copies):
-            assert self.parts.base is not None
-            assert self.parts.base.labels is not None
             x.insert(1 if len(plain) else 0, self._copies(module, copies))
-            y.insert(1 if len(plain) else 0, truth(self.target, self.parts.base)[self.images[copies]])
+            y.insert(1 if len(plain) else 0, _truth(self.target, self._base)[self.images[copies]])
         return torch.cat(x), torch.from_numpy(np.concatenate(y)).to(self.target.device)
 
     def _copies(self, module: nn.Module, rows: NDArray[np.int64]) -> Tensor:
@@ -257,14 +256,12 @@ class Lessons:
 
     def _candidate(self, rows: NDArray[np.int64]) -> Tensor:
         """Images changed as it was drawn."""
-        assert self.parts.base is not None
-        assert self.parts.aim is not None
-        levels, bounds = levels_of(self.parts.base.dtype), self.target.bounds
-        x = unit(self.parts.base.read(self.images[rows % self.parts.copies]), bounds)
+        levels, bounds = levels_of(self._base.dtype), self.target.bounds
+        x = unit(self._base.read(self.images[rows % self.parts.copies]), bounds)
         for depth, changes in enumerate(self.changes):
             deeper = np.flatnonzero(self.deeper[rows]) if depth else np.arange(len(rows))
             if len(deeper):
-                x[deeper] = self.parts.aim.operators.apply(x[deeper], changes[rows[deeper]], levels=levels)
+                x[deeper] = self._aim.operators.apply(x[deeper], changes[rows[deeper]], levels=levels)
         return from_unit(x, bounds).to(self.target.device)
 
     def _attacked(self, module: nn.Module, x: Tensor, y: Tensor, index: NDArray[np.int64]) -> Tensor:
@@ -284,7 +281,7 @@ def _like(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=torch.channels_last) if x.ndim == 4 else x
 
 
-def truth(target: Target, source: Source) -> NDArray[Any]:
+def _truth(target: Target, source: Source) -> NDArray[Any]:
     """(n,) labels; where the target predicts a quantity the quantities, or the middles of the bins where nothing else is
     known."""
     assert source.labels is not None
@@ -295,7 +292,7 @@ def truth(target: Target, source: Source) -> NDArray[Any]:
     return target.bins.middles()[source.labels]
 
 
-def misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
+def _misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
     """(n,) the loss: cross-entropy or, of a quantity, the distance in tolerances, squared where it is small."""
     if target.bins is None:
         return functional.cross_entropy(logits, y, reduction="none")
@@ -303,7 +300,7 @@ def misfit(target: Target, logits: Tensor, y: Tensor) -> Tensor:
     return functional.smooth_l1_loss(target.bins.values(logits) / scale, y.to(logits) / scale, reduction="none")
 
 
-def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
+def _distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
     """How far the answers have moved from the old ones: the mean divergence, both softened; of a quantity the mean square in
     tolerances."""
     if bins is not None:
@@ -312,7 +309,7 @@ def distance(logits: Tensor, old: Tensor, bins: Bins | None = None) -> Tensor:
     return COOL * COOL * functional.kl_div(ours, theirs, reduction="batchmean", log_target=True)
 
 
-def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
+def _answers(target: Target, source: Source, batch: int = 128) -> Tensor:
     """Logits of a target on a source, (n, classes)."""
     with torch.inference_mode():
         parts = [
@@ -324,7 +321,7 @@ def answers(target: Target, source: Source, batch: int = 128) -> Tensor:
 
 def predictions(target: Target, source: Source) -> NDArray[np.int64]:
     """Classes of a target on a source; -1 where an answer is not finite."""
-    logits = answers(target, source)
+    logits = _answers(target, source)
     labels = torch.zeros(len(source), dtype=torch.int64) if source.labels is None else torch.from_numpy(source.labels)
     quantities = None if source.quantities is None else torch.from_numpy(np.asarray(source.quantities))
     return np.asarray(target.counted(logits, labels, quantities).numpy().astype(np.int64))

@@ -19,15 +19,15 @@ from neurotest.repair.material import Material, Split, campaign_weights, refuse_
 from neurotest.repair.operators import Operators
 from neurotest.target import Target
 
-DECIDING, MOST = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
-ASIDE = 0.2  # of a run, where it has to decide itself
-MEASURED = 300  # images that every operator is tried on
-TIMES = 8  # mildly changed copies of an input that decides
+DECIDING_SHARE, DECIDING_MAX = 0.1, 1000  # share of the training data that decides and is not trained on, and how many at most
+ASIDE_SHARE = 0.2  # of a run, where it has to decide itself
+IMAGES_PER_OPERATOR = 300  # images that every operator is tried on
+MILD_COPIES = 8  # mildly changed copies of an input that decides
 SETS = ("clean", "mutated", "unseen-operators", "faults-seen", "faults-unseen", "faults-operators", "shift")
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class RepairPlan:
     """target: the old network. train: trained on. deciding: never trained on nor judged by. sets: what is judged by, by name."""
 
     target: Target
@@ -51,13 +51,13 @@ class Plan:
     @cached_property
     def deciding_mutated(self) -> Source:
         """About as many as decide at most: a few images are changed in several ways each."""
-        rows = np.repeat(np.arange(len(self.deciding)), max(1, MOST // len(self.deciding)))
+        rows = np.repeat(np.arange(len(self.deciding)), max(1, DECIDING_MAX // len(self.deciding)))
         return self.operators.pool(self.deciding.take(rows), self.seed, self.target.bounds, "deciding")[0]
 
     @cached_property
     def deciding_mild(self) -> Source:
         """What decides, each several times, changed so little that it is as good as another input of the same kind."""
-        rows = np.repeat(np.arange(len(self.deciding)), TIMES)
+        rows = np.repeat(np.arange(len(self.deciding)), MILD_COPIES)
         source = self.deciding.take(rows)
         changes = self.operators.draw_any(rng.stream("repair.mild", self.seed), len(source))
         return self.operators.changed(source, self.operators.milder(changes, MILD), self.target.bounds)
@@ -77,19 +77,17 @@ class Plan:
     def weak(self) -> NDArray[np.float64]:
         """(operators, classes): how weak the network is, by the campaign and by trying every operator on images that decide."""
         tried = self._tried()
-        return np.asarray((tried / max(tried.sum(), 1e-12) + self._campaign()) / 2)
+        campaign = campaign_weights(self.learn, self.operators, self.classes)
+        return np.asarray((tried / max(tried.sum(), 1e-12) + campaign) / 2)
 
     def aim(self, share: float, depth: int = 1) -> Aim:
         """Changes drawn evenly, but for a share of them that goes where the network is weak."""
         weights = (1 - share) / self.weak.size + share * self.weak
         return Aim(self.operators, weights / weights.sum(), depth)
 
-    def _campaign(self) -> NDArray[np.float64]:
-        return campaign_weights(self.learn, self.operators, self.classes)
-
     def _tried(self) -> NDArray[np.float64]:
         """Error rate of every operator and class on the images that decide, drawn towards the operator's own mean."""
-        images = self.deciding.take(np.arange(min(MEASURED, len(self.deciding))))
+        images = self.deciding.take(np.arange(min(IMAGES_PER_OPERATOR, len(self.deciding))))
         assert images.labels is not None
         rates = np.zeros((len(self.operators), self.classes))
         for number in range(len(self.operators)):
@@ -118,7 +116,7 @@ class Plan:
 def make_plan(
     target: Target, classes: int, material: Material, train: Source | None, holdout: Source, shift: Source | None = None, *,
     unseen: float, seed: int, pool: Source | None = None,
-) -> Plan:  # fmt: skip
+) -> RepairPlan:  # fmt: skip
     """Split everything; data that would be on both sides are refused."""
     for name, source in (("train", train), ("holdout", holdout), ("shift", shift)):
         if source is not None and source.labels is None:
@@ -135,24 +133,25 @@ def make_plan(
             f"({', '.join(withheld)}). Pass --unseen 0, or another --seed.",
         )
     trained = {
-        "training data (--train)": train, f"{material.kind} of the run": parts.learn.inputs,
+        "training data (--train)": train,
+        f"{material.kind} of the run": parts.learn.inputs,
         "seeds of the run": material.benign if material.benign is not None else parts.learn.inputs.originals,
-    }  # fmt: skip
+    }
     refuse_leaks(trained, {"holdout": holdout, "shift": shift})
     notes: list[str] = []
     sets = _sets(target, holdout, shift, parts, operators, every.only(withheld), seed)
     held = {root for part in (parts.seen, parts.unseen, parts.withheld) for root in part.roots.tolist()}
     about: dict[str, Any]
     if train is None:
-        learn, benign, faults, deciding = set_aside(parts.learn, held, ASIDE, seed)
+        learn, benign, faults, deciding = set_aside(parts.learn, held, ASIDE_SHARE, seed)
         notes.append(f"no training data: {len(benign)} inputs the run started from hold the network to its answers.")
         parts = dataclasses.replace(parts, learn=learn)
         about = {"benign": benign, "deciding_faults": faults.inputs, "notes": tuple(notes), "pool": pool}
-        return Plan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
+        return RepairPlan(target, classes, None, deciding, parts, operators, withheld, sets, seed, **about)
     train, deciding = _deciding(train, held, seed, notes)
     seeds = _benign(material, {*held, *train.ids().tolist(), *deciding.ids().tolist()})
     about = {"benign": seeds, "notes": tuple(notes), "pool": pool}
-    return Plan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
+    return RepairPlan(target, classes, train, deciding, parts, operators, withheld, sets, seed, **about)
 
 
 def _benign(material: Material, others: set[str]) -> Source | None:
@@ -170,7 +169,7 @@ def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tup
         notes.append(f"{int((~free).sum())} training inputs are what held-out faults were made from, and were left out.")
         train = train.take(np.flatnonzero(free))
     order = rng.stream("repair.deciding", seed).permutation(len(train))
-    count = min(MOST, max(1, round(DECIDING * len(train))))
+    count = min(DECIDING_MAX, max(1, round(DECIDING_SHARE * len(train))))
     if len(train) < 2:
         raise BadInput("too-few", "train", f"--train {train.what} has {len(train)} inputs: give at least two.")
     return train.take(np.sort(order[count:])), train.take(np.sort(order[:count]))
@@ -178,7 +177,7 @@ def _deciding(train: Source, held: set[str], seed: int, notes: list[str]) -> tup
 
 def _sets(
     target: Target, holdout: Source, shift: Source | None, parts: Split, seen: Operators, withheld: Operators, seed: int
-) -> dict[str, Source]:  # fmt: skip
+) -> dict[str, Source]:
     sets: dict[str, Source | None] = {"clean": holdout}
     for name, operators in (("mutated", seen), ("unseen-operators", withheld)):
         if len(operators):
@@ -196,7 +195,7 @@ def some(source: Source, count: int, seed: int, purpose: str) -> Source:
     return source.take(np.sort(rng.stream(f"repair.some.{purpose}", seed).permutation(len(source))[:count]))
 
 
-class Joined(Source):
+class _Joined(Source):
     """Labelled inputs of several sources as one; they are read where they are."""
 
     def __init__(self, parts: Sequence[Source]) -> None:
@@ -222,4 +221,4 @@ def joined(*sources: Source | None) -> Source | None:
     """Those that are there and are of the first one's kind, in one."""
     parts = [source for source in sources if source is not None and len(source)]
     parts = [part for part in parts if (part.dtype, part.shape) == (parts[0].dtype, parts[0].shape)]
-    return Joined(parts) if len(parts) > 1 else parts[0] if parts else None
+    return _Joined(parts) if len(parts) > 1 else parts[0] if parts else None

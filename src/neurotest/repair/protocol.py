@@ -16,7 +16,7 @@ from neurotest.generate.gradient.engine import Engine
 from neurotest.levels import levels_of
 from neurotest.repair.lessons import Ingredients
 from neurotest.repair.operators import stored, unit
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.retrain import Repaired, retrain
 from neurotest.target import Target
 from neurotest.train import Checkpoint, Report
@@ -31,15 +31,21 @@ class Protocol(Settings, ABC):
     name: ClassVar[str]
     needs_train: ClassVar[bool] = True
 
-    @abstractmethod
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
-        """The schedule."""
+    epochs: int  # of the schedule
+    batch: int
+    rate: float
+
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
+        """The schedule: by default Adam with a OneCycle rate."""
+        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
 
     @abstractmethod
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         """What is trained on."""
 
-    def repair(self, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None) -> Repaired:
+    def repair(
+        self, plan: RepairPlan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None
+    ) -> Repaired:
         """A repaired copy of the plan's network."""
         return retrain(plan, self.ingredients(plan, seed), self.recipe(plan, seed), checkpoint=checkpoint, report=report)
 
@@ -47,18 +53,18 @@ class Protocol(Settings, ABC):
 # -- controls: the same schedule with something else in place of the protocol's new inputs
 
 
-def _plain(plan: Plan, own: Ingredients) -> Source:
+def _plain(plan: RepairPlan, own: Ingredients) -> Source:
     """What a control has in place of the protocol's base: training data alone, or else what the protocol itself has."""
     base = plan.base if own.base is None else own.base
     return plan.train if plan.train is not None and len(base) >= len(plan.train) else base
 
 
-def schedule_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _schedule_only(plan: RepairPlan, own: Ingredients, seed: int) -> Ingredients:
     """The same schedule without new data."""
     return Ingredients(base=_plain(plan, own))
 
 
-def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _random_picks(plan: RepairPlan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs picked at random: from the pool that was selected from, or seeds of the run mutated at random."""
     count = 0 if own.new is None else len(own.new)
     if not count:
@@ -80,7 +86,7 @@ def random_picks(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return Ingredients(base=_plain(plan, own), new=new, times=own.times)
 
 
-def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _static_attack(plan: RepairPlan, own: Ingredients, seed: int) -> Ingredients:
     """As many inputs moved by PGD on the old network, once and for all."""
     base = _plain(plan, own)
     count = max(len(own) - len(base), 0) or len(base)
@@ -88,7 +94,7 @@ def static_attack(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return Ingredients(base=base, new=new, times=max(1, round(count / len(new))))
 
 
-def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
+def _mutated_only(plan: RepairPlan, own: Ingredients, seed: int) -> Ingredients:
     """As many rows, as large a share of images as they are, all others mutated anew in every epoch by the same operators, each as
     often as the others: they cost no label."""
     base = _plain(plan, own)
@@ -96,11 +102,17 @@ def mutated_only(plan: Plan, own: Ingredients, seed: int) -> Ingredients:
     return dataclasses.replace(parts, copies=max(len(own) - len(parts), 0) or len(base))
 
 
-CONTROLS = {"schedule": schedule_only, "random": random_picks, "static-pgd": static_attack, "mutated": mutated_only}
+CONTROLS = {"schedule": _schedule_only, "random": _random_picks, "static-pgd": _static_attack, "mutated": _mutated_only}
 
 
 def control(
-    name: str, protocol: Protocol, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None
+    name: str,
+    protocol: Protocol,
+    plan: RepairPlan,
+    seed: int,
+    *,
+    checkpoint: Checkpoint | None = None,
+    report: Report | None = None,
 ) -> Repaired:
     """The protocol's schedule on a control's data; without averaging, early stop or distillation."""
     own = protocol.ingredients(plan, seed)

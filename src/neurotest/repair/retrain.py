@@ -1,4 +1,7 @@
-"""Training on a plan's ingredients, and averaging the new weights with the old ones."""
+"""Training on a plan's ingredients, and averaging the new weights with the old ones.
+
+Statistics of batch normalisation belong to neither network after averaging, so they are measured anew.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.repair.lessons import Ingredients, Lessons, predictions
-from neurotest.repair.plan import Plan
-from neurotest.repair.statistics import normalised, settle
+from neurotest.repair.plan import RepairPlan
 from neurotest.target import Target
 from neurotest.train import Checkpoint, Report, Training
 from neurotest.zoo.recipes import Recipe
+
+
+def normalised(module: nn.Module) -> list[_BatchNorm]:
+    """The layers of a network that keep statistics."""
+    return [layer for layer in module.modules() if isinstance(layer, _BatchNorm) and layer.running_mean is not None]
+
+
+def settle(target: Target, module: nn.Module, batches: Sequence[Tensor]) -> None:
+    """Give every such layer the means over these batches; nothing else of the network changes, and it is left in eval mode."""
+    network, layers = target.holding(module.eval()), normalised(module)
+    if not layers or not batches:
+        return
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a plain mean
+        layer.train()
+    with torch.no_grad():
+        for batch in batches:
+            network.logits(batch, parts=False)
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    module.eval()
+
 
 WEIGHTS = tuple(round(0.1 * i, 1) for i in range(11))
 WORSE = 3  # weights in a row after which no better one is expected
@@ -38,7 +66,12 @@ class Repaired:
 
 
 def retrain(
-    plan: Plan, ingredients: Ingredients, recipe: Recipe, *, checkpoint: Checkpoint | None = None, report: Report | None = None
+    plan: RepairPlan,
+    ingredients: Ingredients,
+    recipe: Recipe,
+    *,
+    checkpoint: Checkpoint | None = None,
+    report: Report | None = None,
 ) -> Repaired:
     """Train a copy of the old network; early stop and the averaging weight are decided on data that is not trained on."""
     if not len(ingredients):
@@ -60,8 +93,8 @@ def retrain(
     about: dict[str, Any] = {"recipe": recipe.describe(), "epochs": training.epoch, "rows": len(ingredients)}
     if ingredients.interpolate:
         batches = lessons.sample(module, recipe.epochs, SETTLED) if normalised(module) else []
-        about["averaging_weight"] = share = choose_weight(plan, module, batches)
-        move(plan, module, copy.deepcopy(module.state_dict()), share, batches)
+        about["averaging_weight"] = share = _choose_weight(plan, module, batches)
+        _move(plan, module, copy.deepcopy(module.state_dict()), share, batches)
     return Repaired(module, about)
 
 
@@ -70,7 +103,7 @@ def between(old: Mapping[str, Tensor], new: Mapping[str, Tensor], weight: float)
     return {name: old[name].to(value).lerp(value, weight) if value.is_floating_point() else value for name, value in new.items()}
 
 
-def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
+def _move(plan: RepairPlan, module: nn.Module, new: Mapping[str, Tensor], weight: float, batches: Sequence[Tensor]) -> None:
     """Give a network weights between the old ones and `new`, and statistics that fit them; 0 is the old network itself.
 
     It is left in eval mode.
@@ -80,13 +113,15 @@ def move(plan: Plan, module: nn.Module, new: Mapping[str, Tensor], weight: float
         settle(plan.target, module, batches)
 
 
-def choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
+def _choose_weight(plan: RepairPlan, module: nn.Module, batches: Sequence[Tensor] = ()) -> float:
     """The greatest averaging weight that is about as good as any on the data that decides. batches: for statistics."""
     trial, new = copy.deepcopy(module), module.state_dict()
     scores: dict[float, float] = {}
     for weight in reversed(WEIGHTS):
-        move(plan, trial, new, weight, batches)
-        if weight > CAREFUL and plan.deciding_faults is not None and costs(plan, trial):
+        _move(plan, trial, new, weight, batches)
+        # How large a loss on other inputs is, a few originals of faults cannot say: one that is visible is too much.
+        careful = weight > CAREFUL and plan.deciding_faults is not None
+        if careful and kept_share(plan, plan.target.holding(trial)) < 1 - VISIBLE:
             continue
         scores[weight] = score(plan, trial)
         if all(value < max(scores.values()) - CLOSE for value in list(scores.values())[-WORSE:]):
@@ -94,7 +129,7 @@ def choose_weight(plan: Plan, module: nn.Module, batches: Sequence[Tensor] = ())
     return max(weight for weight, value in scores.items() if value >= max(scores.values()) - CLOSE)
 
 
-def score(plan: Plan, module: nn.Module) -> float:
+def score(plan: RepairPlan, module: nn.Module) -> float:
     """Accuracy on mutated inputs that decide, or on faults where the run alone decides; clean accuracy that is lost beyond
     what is allowed counts dearly."""
     target = plan.target.holding(module)
@@ -105,12 +140,7 @@ def score(plan: Plan, module: nn.Module) -> float:
     return accuracy_on(target, plan.deciding_faults) - ALONE * max(0.0, lost - MISSED)
 
 
-def costs(plan: Plan, module: nn.Module) -> bool:
-    """Whether a loss on other inputs is visible. How large it is a few originals of faults cannot say, so then we are careful."""
-    return kept_share(plan, plan.target.holding(module)) < 1 - VISIBLE
-
-
-def kept_share(plan: Plan, target: Target) -> float:
+def kept_share(plan: RepairPlan, target: Target) -> float:
     """Of mildly changed inputs that nothing was trained on and the old network gets right, how many are still right."""
     right = predictions(plan.target, plan.deciding_mild) == plan.deciding_mild.labels
     return float((predictions(target, plan.deciding_mild) == plan.deciding_mild.labels)[right].mean()) if right.any() else 1.0

@@ -1,11 +1,14 @@
-"""A repair as a job: one training after the other, each kept when it is finished, the one that runs after every epoch."""
+"""A repair as a job, and its result: accuracies before and after, compared with controls, and the new network.
+
+One training follows the other. Each is kept when it is finished, the one that runs after every epoch.
+"""
 
 from __future__ import annotations
 
 import copy
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +21,7 @@ from neurotest.data.objects import AnyData
 from neurotest.data.source import Source, content_ids
 from neurotest.errors import BadInput
 from neurotest.generate.gradient.attacks import Attack
+from neurotest.generate.outcome import Outcome
 from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.parts import Arrays, Parts
@@ -25,11 +29,10 @@ from neurotest.jobs.stored import target_config
 from neurotest.jobs.targets import WEIGHTS, weights_of, with_weights
 from neurotest.jobs.work import Job
 from neurotest.repair.evaluation import Judge, flips, rows
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import Protocol, control
-from neurotest.repair.result import RepairResult
 from neurotest.repair.retrain import Repaired
-from neurotest.runs.folder import RunFile, own
+from neurotest.runs.folder import RunFile, declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
@@ -37,10 +40,60 @@ from neurotest.settings.analyse import RepairSettings
 from neurotest.target import Target
 from neurotest.train import TrainingStep
 
-OWN = "repair"  # the arm of the protocol itself, beside those of its controls
-FOLDER = "checkpoints"
-OURS = own(rf"{FOLDER}/[0-9]{{3,}}\.pt", FOLDER)
-STEPS = 1000  # of progress, for every training
+WORDS = {
+    "clean": "holdout as it is", "mutated": "holdout, mutated as in training", "unseen-operators": "holdout, unseen operators",
+    "faults-seen": "held-out faults, families seen", "faults-unseen": "held-out faults, families unseen",
+    "faults-operators": "held-out faults, operators unseen", "shift": "natural shift",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class RepairResult(Outcome):
+    """sets: numbers by set. controls: the same for every control, with the protocol's gain over it. repaired: the new network."""
+
+    target: str
+    protocol: str
+    repeats: int
+    sets: dict[str, dict[str, Any]]
+    controls: dict[str, dict[str, dict[str, Any]]]
+    absent: dict[str, str]  # controls that could not be run, and why
+    fixed: dict[str, list[int]]
+    broken: dict[str, list[int]]
+    accepted: bool  # False: refused by no_regression
+    plan: dict[str, Any]
+    trained: list[dict[str, Any]]
+    seconds: float
+    notes: tuple[str, ...] = ()
+    weights: Path | None = None
+    run: Path | None = None
+    repaired: Target | None = field(default=None, repr=False)
+
+    def headline(self) -> str:
+        clean, hard = self.sets["clean"], self.sets.get("mutated") or self.sets["clean"]
+        text = (
+            f"{self.protocol}: clean accuracy {clean['before']:.1%} -> {clean['after']:.1%}, mutated {hard['before']:.1%} -> "
+            f"{hard['after']:.1%}; on the holdout {clean['fixed']} fixed, {clean['broken']} broken"
+        )
+        return text if self.accepted else f"refused, the weights break more than they fix. {text}"
+
+    def table(self) -> list[dict[str, Any]]:
+        """One row per set: before, after, and each control's accuracy."""
+        rows = []
+        for name, numbers in self.sets.items():
+            beside = {control: by_set[name]["after"] for control, by_set in self.controls.items()}
+            rows.append({"set": WORDS.get(name, name), **numbers, **beside})
+        return rows
+
+    def to_dict(self) -> dict[str, Any]:
+        about = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "repaired"}
+        paths = {name: None if about[name] is None else str(about[name]) for name in ("weights", "run")}
+        return {**about, **paths, "seconds": round(self.seconds, 1), "notes": list(self.notes)}
+
+
+PROTOCOL_ARM = "repair"  # the training of the protocol itself, compared with those of its controls
+CHECKPOINTS = "checkpoints"  # a folder of the run
+declare(rf"{CHECKPOINTS}/[0-9]{{3,}}\.pt", CHECKPOINTS)
+PROGRESS_STEPS = 1000  # of progress, for every training
 
 
 class Inputs(NamedTuple):
@@ -53,7 +106,7 @@ class Inputs(NamedTuple):
     pool: AnyData | None = None
 
 
-class Arm(NamedTuple):
+class _Arm(NamedTuple):
     """One training: the protocol or a control, and which repetition."""
 
     name: str
@@ -66,7 +119,7 @@ class Repair(Job[RepairResult]):
 
     command = "repair"
 
-    plan: Plan
+    plan: RepairPlan
     inputs: Inputs
     protocol: Protocol
     controls: tuple[str, ...]
@@ -77,9 +130,9 @@ class Repair(Job[RepairResult]):
     began: float = field(default_factory=time.monotonic)
 
     @property
-    def arms(self) -> list[Arm]:
+    def arms(self) -> list[_Arm]:
         """The protocol first: whoever stops early has the weights."""
-        return [Arm(name, repeat) for name in (OWN, *self.controls) for repeat in range(self.settings.repeats)]
+        return [_Arm(name, repeat) for name in (PROTOCOL_ARM, *self.controls) for repeat in range(self.settings.repeats)]
 
     @cached_property
     def judge(self) -> Judge:
@@ -118,41 +171,41 @@ class Repair(Job[RepairResult]):
                 self._checkpoint(run, number).remove()
         return self._result(run)
 
-    def _one(self, arm: Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
+    def _one(self, arm: _Arm, run: Run | None, number: int, progress: Progress | None) -> Arrays:
         """Train one network and say what it predicts; a control that does not fit says why."""
 
         def report(step: TrainingStep) -> None:
             interrupts.check()
             if progress is not None:
-                progress(round(STEPS * (number + step.done)), STEPS * len(self.arms))
+                progress(round(PROGRESS_STEPS * (number + step.done)), PROGRESS_STEPS * len(self.arms))
 
         checkpoint = None if run is None else self._checkpoint(run, number)
         seed = self.settings.seed + arm.repeat
         try:
-            if arm.name == OWN:
+            if arm.name == PROTOCOL_ARM:
                 repaired = self.protocol.repair(self.plan, seed, checkpoint=checkpoint, report=report)
             else:
                 repaired = control(arm.name, self.protocol, self.plan, seed, checkpoint=checkpoint, report=report)
         except BadInput as error:
-            if arm.name == OWN:
+            if arm.name == PROTOCOL_ARM:
                 raise
             return {"about": np.array(json.dumps({"absent": str(error)}))}
-        if arm == Arm(OWN, 0):
+        if arm == _Arm(PROTOCOL_ARM, 0):
             self.module = repaired.module
             if run is not None:
                 run.file(WEIGHTS).write(weights_of(repaired.module))
         return self._judged(arm, repaired)
 
-    def _judged(self, arm: Arm, repaired: Repaired) -> Arrays:
+    def _judged(self, arm: _Arm, repaired: Repaired) -> Arrays:
         answers = self.judge.predict(self.plan.target.holding(repaired.module))
         about = {"arm": arm.name, "repeat": arm.repeat, **repaired.about}
         return {**{f"set {name}": values for name, values in answers.items()}, "about": np.array(json.dumps(about))}
 
     def _checkpoint(self, run: Run, number: int) -> RunFile:
-        return run.file(f"{FOLDER}/{number:03d}.pt")
+        return run.file(f"{CHECKPOINTS}/{number:03d}.pt")
 
     def _result(self, run: Run | None) -> RepairResult:
-        arms: dict[str, list[Arrays]] = {name: [] for name in (OWN, *self.controls)}
+        arms: dict[str, list[Arrays]] = {name: [] for name in (PROTOCOL_ARM, *self.controls)}
         absent: dict[str, str] = {}
         trained = []
         for arm, part in zip(self.arms, self.done, strict=True):
@@ -164,7 +217,9 @@ class Repair(Job[RepairResult]):
             arms[arm.name].append({key[4:]: value for key, value in part.items() if key.startswith("set ")})
         old, labels = self.judge.old(), self.judge.labels
         numbers = rows(arms, old, labels)
-        changed = {name: flips(old[name], arms[OWN][0][name], truth) for name, truth in labels.items() if name in self.plan.sets}
+        changed = {
+            name: flips(old[name], arms[PROTOCOL_ARM][0][name], truth) for name, truth in labels.items() if name in self.plan.sets
+        }
         clean = numbers["sets"]["clean"]
         accepted = not (self.settings.no_regression and clean["broken"] > clean["fixed"])
         if run is not None and not accepted:
@@ -215,7 +270,7 @@ class Repair(Job[RepairResult]):
                     position += 1
         for number in range(len(self.arms)):
             self._checkpoint(run, number).remove()
-        run.folder.remove_folder(FOLDER)
+        run.folder.remove_folder(CHECKPOINTS)
 
     def _shown(self, flipped: dict[str, list[int]]) -> list[tuple[str, int]]:
         """As many as are stored, from every set in turn."""

@@ -6,6 +6,6 @@ out the commands of its sections, only their pages import it. Sections of other 
 `neurotest.section`, with a folder `templates` of their own.
 """
 
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 
 __all__ = ["write_report"]

@@ -40,9 +40,9 @@ class Chart:
     live: bool = True
 
     def __html__(self) -> str:
-        whole = styled(self.spec, framed=self.framed)
+        whole = _styled(self.spec, framed=self.framed)
         rows = self.spec["data"]["values"] if self.rows is None else self.rows
-        spec = hoverable(whole) if self.live else None
+        spec = _hoverable(whole) if self.live else None
         return render("figure.html.j2", chart=self, drawing=svg(self.spec, framed=self.framed), spec=spec, csv=csv_link(rows))
 
 
@@ -56,7 +56,7 @@ def csv_link(rows: Rows) -> str:
     return f"data:text/csv;charset=utf-8;base64,{base64.b64encode(text.getvalue().encode('utf-8', 'backslashreplace')).decode()}"
 
 
-def styled(spec: Spec, *, framed: bool = False) -> Spec:
+def _styled(spec: Spec, *, framed: bool = False) -> Spec:
     """A specification in the type and on the ground of the page."""
     config = {"font": "sans-serif", "background": None, "view": {"stroke": "#dddddd" if framed else None}}
     whole: Spec = spelled({"config": config, **spec})  # the renderer takes UTF-8 only
@@ -67,15 +67,15 @@ def svg(spec: Spec, *, framed: bool = False) -> Markup:
     """Draw a specification; the renderer escapes every text in it. The background is the page's."""
     import vl_convert
 
-    return Markup(vl_convert.vegalite_to_svg(styled(spec, framed=framed)))
+    return Markup(vl_convert.vegalite_to_svg(_styled(spec, framed=framed)))
 
 
-def hoverable(spec: Spec) -> Spec:
+def _hoverable(spec: Spec) -> Spec:
     """The same chart with the numbers of each mark under the pointer; a line gets points to hover over that nobody sees."""
-    changed = {key: hoverable(value) if key == "spec" else value for key, value in spec.items()}
+    changed = {key: _hoverable(value) if key == "spec" else value for key, value in spec.items()}
     for key in ("layer", "hconcat", "vconcat", "concat"):
         if key in spec:
-            changed[key] = [hoverable(part) for part in spec[key]]
+            changed[key] = [_hoverable(part) for part in spec[key]]
     if "mark" in spec:
         mark = {"type": spec["mark"]} if isinstance(spec["mark"], str) else dict(spec["mark"])
         if mark["type"] == "line" and "point" not in mark:

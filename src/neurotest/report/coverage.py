@@ -13,9 +13,9 @@ from neurotest.runs.store import Run
 
 COMMANDS = ("cover",)
 RISING = 0.01  # of the coverage, in the last step of a curve
-NEURONS = 40  # of a layer that are listed
+NEURONS_LISTED = 40  # of a layer that are listed
 LEAST_POINTS = 3  # of a curve of which something is said
-MOST = 4  # criteria in the first sentence
+CRITERIA_NAMED = 4  # criteria in the first sentence
 GROWTH = (
     "How coverage grew, input by input. A curve that still rises says that more inputs would cover more; one that is flat says "
     "that more of the same will not."
@@ -33,11 +33,11 @@ def _criteria(run: Run, entry: str) -> dict[str, Row]:
 
 
 @section("coverage", title="How much of the network these inputs exercise", order=0, commands=COMMANDS)
-def coverage(run: Run) -> Row:
+def _coverage(run: Run) -> Row:
     """Criteria that did not fit have a row with the reason."""
     subject, criteria = run["config"]["data"], _criteria(run, "canonical")
     shares = [f"{100 * row['value']:.1f} % of {name}{_trend(row)}" for name, row in criteria.items() if row.get("total")]
-    covered = f" cover {', '.join(shares[:MOST])}" if shares else " were measured"
+    covered = f" cover {', '.join(shares[:CRITERIA_NAMED])}" if shares else " were measured"
     meanings = _meanings(criteria)
     target = run["config"]["target"]
     steps = (
@@ -79,14 +79,14 @@ def _trend(row: Row) -> str:
 
 
 @section("coverage-growth", title="How it grew", order=10, commands=COMMANDS, template="chart.html.j2")
-def coverage_growth(run: Run) -> Row | None:
+def _coverage_growth(run: Run) -> Row | None:
     curves = {name: row["growth"] for name, row in _criteria(run, "growth").items()}
     if not curves:
         return None
-    return {"charts": [charts.Chart(name="coverage-growth", spec=growth(curves), shows=GROWTH, hides=GROWTH_HIDES)]}
+    return {"charts": [charts.Chart(name="coverage-growth", spec=_growth(curves), shows=GROWTH, hides=GROWTH_HIDES)]}
 
 
-def growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
+def _growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
     """Value against inputs, one small chart per criterion, because their units differ."""
     points = [(name, *point) for name, curve in curves.items() for point in [[0.0, 0.0], *curve]]
     rows = [{"criterion": name, "inputs": n, "value": value} for name, n, value in points]
@@ -96,24 +96,24 @@ def growth(curves: dict[str, list[list[float]]]) -> charts.Spec:
 
 
 @section("coverage-classes", title="By class", order=20, commands=COMMANDS)
-def coverage_classes(run: Run) -> Row | None:
+def _coverage_classes(run: Run) -> Row | None:
     criteria = _criteria(run, "by_class")
     classes = dict.fromkeys(name for row in criteria.values() for name in row["by_class"])
     return {"criteria": criteria, "classes": list(classes)} if classes else None
 
 
 @section("coverage-layers", title="Layer by layer", order=30, commands=COMMANDS)
-def coverage_layers(run: Run) -> Row | None:
+def _coverage_layers(run: Run) -> Row | None:
     drawn = {
         name: charts.Chart(
-            name=f"layers-{number}", spec=layer_bars(row["per_layer"]), shows=LAYERS.format(name=name), hides=LAYERS_HIDE
+            name=f"layers-{number}", spec=_layer_bars(row["per_layer"]), shows=LAYERS.format(name=name), hides=LAYERS_HIDE
         )
         for number, (name, row) in enumerate(_criteria(run, "per_layer").items(), start=1)
     }
     return {"charts": drawn} if drawn else None
 
 
-def layer_bars(layers: dict[str, Any]) -> charts.Spec:
+def _layer_bars(layers: dict[str, Any]) -> charts.Spec:
     rows = [
         {"layer": name, **{key: row.get(key) for key in ("value", "covered", "total", "dead")}} for name, row in layers.items()
     ]
@@ -123,13 +123,15 @@ def layer_bars(layers: dict[str, Any]) -> charts.Spec:
     return charts.bars(rows, charts.names("layer"), x)
 
 
-@section("never-covered", title="Never covered", order=40, commands=COMMANDS, holds=("never covered",))
-def never_covered(run: Run) -> Row | None:
+@section("never-covered", title="Never covered", order=40, commands=COMMANDS, requires=("never covered",))
+def _never_covered(run: Run) -> Row | None:
     """Per layer the neurons of which nothing was covered, the first of them by number."""
     criteria, tables = run["summary"]["criteria"], {}
     for name, layers in run["never covered"].items():
         dead = {layer: row["dead"] for layer, row in criteria[name]["per_layer"].items()}
-        rows = [{"layer": n, "count": len(ids), "shown": ids[:NEURONS], "dead": dead.get(n, 0)} for n, ids in layers.items()]
+        rows = [
+            {"layer": n, "count": len(ids), "shown": ids[:NEURONS_LISTED], "dead": dead.get(n, 0)} for n, ids in layers.items()
+        ]
         if rows:
             tables[name] = rows
     return {"tables": tables} if tables else None

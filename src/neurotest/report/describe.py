@@ -15,14 +15,14 @@ from neurotest.semantics.descriptions import COLUMNS, SHEETS, TABLE, plain, rows
 from neurotest.semantics.descriptions import LARGEST as LARGEST_TABLE
 
 COMMANDS = ("describe",)
-SHOWN = 16  # neurons per layer, best score first; the sheets hold all
+NEURONS_PER_LAYER = 16  # neurons per layer, best score first; the sheets hold all
 NOTHING = ("unknown", "(dead)")
-SURE, SHARES = 0.9, "combined"  # of a score, and the describer whose scores are shares of 1
-LARGEST = 20_000  # pixels of a sheet's side
+SURE_SCORE, SHARES = 0.9, "combined"  # of a score, and the describer whose scores are shares of 1
+MAX_SHEET_SIDE = 20_000  # pixels of a sheet's side
 
 
 @section("descriptions", title="What neurons mean", order=0, commands=COMMANDS)
-def descriptions(run: Run) -> Row:
+def _descriptions(run: Run) -> Row:
     layers = [{"name": _title(name), **run["summary"]["layers"][name]} for name in run["config"]["layers"]]
     summary = run["summary"]
     without = f"; for {summary['unknown']:,} no words fit" if summary["unknown"] else ""
@@ -45,8 +45,8 @@ def _different(run: Run) -> str:
     if not named:
         return ""
     different = len({plain(row["description"]) for row in named})
-    sure = sum(float(row["score"]) >= SURE for row in named)
-    most = f"; {sure:,} neurons have a score of {SURE} or more" if run["config"]["method"] == SHARES else ""
+    sure = sum(float(row["score"]) >= SURE_SCORE for row in named)
+    most = f"; {sure:,} neurons have a score of {SURE_SCORE} or more" if run["config"]["method"] == SHARES else ""
     return f" {different:,} of the descriptions are different{most}."
 
 
@@ -54,8 +54,8 @@ def _title(layer: str) -> str:
     return layer or "(the network)"
 
 
-@section("described-neurons", title="", order=10, commands=COMMANDS, holds=("sheets",))
-def described_neurons(run: Run) -> Row:
+@section("described-neurons", title="", order=10, commands=COMMANDS, requires=("sheets",))
+def _described_neurons(run: Run) -> Row:
     file = run.file(TABLE)
     table = rows_of(file.read(LARGEST_TABLE), str(file), COLUMNS)
     layers = []
@@ -64,8 +64,10 @@ def described_neurons(run: Run) -> Row:
         rows.sort(key=lambda row: (plain(row["description"]) in NOTHING, -float(row["score"])))
         sheets = [sheet for sheet in run["sheets"] if isinstance(sheet, dict) and sheet["layer"] == name]
         files = [sheet["file"] for sheet in sheets]
-        layers.append({"name": _title(name), "neurons": len(rows), "sheets": files, "rows": _strips(run, rows[:SHOWN], sheets)})
-    return {"layers": layers, "shown": SHOWN}
+        layers.append(
+            {"name": _title(name), "neurons": len(rows), "sheets": files, "rows": _strips(run, rows[:NEURONS_PER_LAYER], sheets)}
+        )
+    return {"layers": layers, "shown": NEURONS_PER_LAYER}
 
 
 def _strips(run: Run, rows: list[dict[str, str]], sheets: list[Row]) -> list[Row]:
@@ -87,8 +89,8 @@ def _open(run: Run, file: str) -> Any:
     sheet = run.file(f"{SHEETS}/{file}")
     try:
         image = Image.open(io.BytesIO(sheet.read(pictures.LARGEST)), formats=("PNG", "JPEG"))
-        if max(image.size) > LARGEST:
-            raise BadInput("too-large", "sheet", f"{sheet} is larger than {LARGEST} pixels: refused.")
+        if max(image.size) > MAX_SHEET_SIDE:
+            raise BadInput("too-large", "sheet", f"{sheet} is larger than {MAX_SHEET_SIDE} pixels: refused.")
         image.load()
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise BadInput("unreadable", "sheet", f"{sheet} cannot be read: {error}.") from error

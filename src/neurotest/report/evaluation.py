@@ -9,7 +9,7 @@ from neurotest.runs.store import Run
 
 COMMANDS = ("evaluate",)
 # What a reader looks at first; the tables have everything.
-SHOWN = {
+OVERVIEW_METRICS = {
     ("defects", "seeds_failed"): "share of seeds with a fault (more: finds more)",
     ("defects", "fault_rate"): "faults per output (more: finds more)",
     ("naturalness", "ssim"): "SSIM to the original (1: the same image)",
@@ -17,8 +17,10 @@ SHOWN = {
     ("naturalness", "outside"): "share outside the manifold (less: more natural)",
     ("impartiality", "faults"): "evenness of faults (1: all classes alike)",
     ("diversity", "vendi"): "Vendi score (more: more diverse)",
-}  # fmt: skip
-SHARES = {title for (_, metric), title in SHOWN.items() if metric in ("seeds_failed", "ssim", "outside", "faults")}  # of 1
+}
+SHARES = {
+    title for (_, metric), title in OVERVIEW_METRICS.items() if metric in ("seeds_failed", "ssim", "outside", "faults")
+}  # of 1
 FEW = {"tickCount": 5}
 ALIKE = 0.5  # SSIM below which a picture is not much like its original
 NAMES = {
@@ -49,7 +51,7 @@ OVERVIEW = (
 
 
 @section("evaluation", title="How good these tests are", order=0, commands=COMMANDS)
-def evaluation(run: Run) -> Row:
+def _evaluation(run: Run) -> Row:
     subject = ", ".join(run["summary"]["suites"])
     return {"subject": subject, "conclusion": _conclusion(run["summary"]["rows"], run["summary"]["suites"])}
 
@@ -83,10 +85,10 @@ def _conclusion(rows: list[Row], suites: Row) -> Conclusion | None:
 
 
 @section("suites-overview", title="At a glance", order=10, commands=COMMANDS, template="chart.html.j2")
-def suites_overview(run: Run) -> Row:
+def _suites_overview(run: Run) -> Row:
     rows = run["summary"]["rows"]
     table = [{key: _one(row.get(key)) for key in TABLE} for row in rows]
-    chart = charts.Chart(name="suites", spec=overview(rows), rows=table, shows=OVERVIEW, hides=OVERVIEW_HIDES)
+    chart = charts.Chart(name="suites", spec=_overview(rows), rows=table, shows=OVERVIEW, hides=OVERVIEW_HIDES)
     return {"charts": [chart]}
 
 
@@ -95,12 +97,12 @@ def _one(value: object) -> object:
     return " .. ".join(map(str, value)) if isinstance(value, (list, tuple)) else value
 
 
-def overview(rows: list[Row]) -> charts.Spec:
+def _overview(rows: list[Row]) -> charts.Spec:
     """A panel per number: every suite with its interval, its random control in grey, the clean suite as a ring."""
     points: dict[str, list[Row]] = {}
     limits: dict[str, list[Row]] = {}
     for row in rows:
-        title = SHOWN.get((row["part"], row["metric"]))
+        title = OVERVIEW_METRICS.get((row["part"], row["metric"]))
         if title is None:
             continue
         points.setdefault(title, []).extend(
@@ -111,7 +113,7 @@ def overview(rows: list[Row]) -> charts.Spec:
         if row["interval"]:
             low, high = row["interval"]
             limits.setdefault(title, []).append({"suite": row["suite"], "low": low, "high": high})
-    titles = [title for title in SHOWN.values() if points.get(title)]
+    titles = [title for title in OVERVIEW_METRICS.values() if points.get(title)]
     return {"columns": 2, "concat": [_panel(title, points[title], limits.get(title, [])) for title in titles]}
 
 
@@ -121,20 +123,22 @@ def _panel(title: str, points: list[Row], limits: list[Row]) -> charts.Spec:
     scale = {"domain": kinds, "range": [charts.COLOURS[0], charts.GREY, charts.COLOURS[4]]}
     y = charts.names("suite")
     line = {
-        "data": {"values": limits}, "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
+        "data": {"values": limits},
+        "mark": {"type": "rule", "color": charts.COLOURS[0], "strokeWidth": 2},
         "encoding": {"x": charts.number("low", axis=FEW, **whole), "x2": {"field": "high"}, "y": y},
-    }  # fmt: skip
+    }
     colour, shape = charts.names("what", scale=scale), charts.names("what", scale={"domain": kinds})
     dots = {
-        "data": {"values": points}, "mark": {"type": "point", "filled": True, "size": 70},
+        "data": {"values": points},
+        "mark": {"type": "point", "filled": True, "size": 70},
         "encoding": {"x": charts.number("at", axis=FEW, **whole), "y": y, "color": colour, "shape": shape},
-    }  # fmt: skip
+    }
     heading = {"text": title, "fontSize": 12, "anchor": "start"}
     return {"title": heading, "width": 330, "height": {"step": 24}, "layer": [line, dots] if limits else [dots]}
 
 
 @section("suites", title="", order=20, commands=COMMANDS)
-def suites(run: Run) -> Row:
+def _suites(run: Run) -> Row:
     summary, classes = run["summary"], run["classes"]
     pictures = {name: [_named(one, classes) for one in rows] for name, rows in (summary.get("pictures") or {}).items()}
     return {"suites": summary["suites"], "rows": [{**row, "words": _words(row)} for row in summary["rows"]], "pictures": pictures}
@@ -151,7 +155,7 @@ def _named(row: Row, classes: list[str]) -> Row:
 
 
 @section("confusions", title="What is taken for what", order=30, commands=COMMANDS, template="chart.html.j2")
-def confusions(run: Run) -> Row | None:
+def _confusions(run: Run) -> Row | None:
     """From which class to which, one panel per suite."""
     classes = run["classes"]
     cells = [{"suite": name, **_named(cell, classes)} for name, rows in run["summary"]["matrix"].items() for cell in rows]
@@ -163,6 +167,6 @@ def confusions(run: Run) -> Row | None:
 
 
 @section("comparison", title="Side by side", order=40, commands=COMMANDS)
-def comparison(run: Run) -> Row | None:
+def _comparison(run: Run) -> Row | None:
     compared = run["summary"].get("comparison")
     return {"comparison": compared} if compared else None

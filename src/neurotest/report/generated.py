@@ -12,8 +12,8 @@ from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 
 COMMANDS = ("attack", "diff", "illuminate")
-SHOWN = 40  # strips
-POINTS = 100  # of a curve
+STRIPS_SHOWN = 40  # strips
+CURVE_POINTS = 100  # of a curve
 NORMS = {"l2": "L2", "linf": "Linf"}
 RADII = (
     "How many of the seeds are still recognised when changes up to this size are allowed, by the faults that were found. A "
@@ -28,14 +28,8 @@ def stored_faults(run: Run) -> list[InputRow]:
     return sorted(rows, key=lambda row: (float(row.extra.get("l2") or 0.0), row.position))
 
 
-def beats_noise(summary: Row) -> bool | None:
-    """Whether the interval of the faults lies above that of noise; None where nobody can tell."""
-    own, noise = summary.get("success_interval"), summary["random"].get("success_interval")
-    return None if not own or not noise else own[0] > noise[1]
-
-
 @section("attack", title="What an attack breaks", order=0, commands=("attack",), template="generated.html.j2")
-def attack(run: Run) -> Row:
+def _attack(run: Run) -> Row:
     summary = run["summary"]
     size = summary["distance"]["linf"]
     changed = "" if size is None else f", their pixels changed by at most {100 * size:.0f} % of the range"
@@ -44,7 +38,7 @@ def attack(run: Run) -> Row:
 
 
 @section("diff", title="Networks that disagree", order=0, commands=("diff",), template="generated.html.j2")
-def diff(run: Run) -> Row:
+def _diff(run: Run) -> Row:
     summary = run["summary"]
     by_target = ", ".join(f"{name} on {count}" for name, count in summary["by_target"].items())
     wrong = f"wrong is {by_target}; on one input several can be"
@@ -55,7 +49,7 @@ def diff(run: Run) -> Row:
 @section(
     "illuminate", title="Which classes can be turned into which", order=0, commands=("illuminate",), template="generated.html.j2"
 )
-def illuminate(run: Run) -> Row:
+def _illuminate(run: Run) -> Row:
     summary = run["summary"]
     cells = summary["cells"]
     sentence = (
@@ -74,12 +68,6 @@ def _possible(run: Run) -> str:
     return f"{present} classes among the seeds, each taken for one of {others} others"
 
 
-def _tolerance(summary: Row) -> float | None:
-    """How far a quantity may move, where the network predicts one."""
-    quantity = summary.get("quantity")
-    return None if not quantity else float(quantity["tolerance"])
-
-
 def _seeds(summary: Row) -> str:
     return f"{summary['roots']:,} of {summary.get('seeds', summary['outputs']):,} seeds"
 
@@ -87,27 +75,27 @@ def _seeds(summary: Row) -> str:
 def _conclusion(run: Run, sentence: str) -> Conclusion:
     """The faults beside those of noise of the same size, and what to do with them."""
     summary, name = run["summary"], run.path.name
-    if (tolerance := _tolerance(summary)) is not None:
-        sentence += f" (an answer is a fault if it moves by more than {tolerance:.4g})"
-    noise = f"noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}"
-    beats = beats_noise(summary)
-    more = summary["faults"] > summary["random"]["faults"]
-    verdict = {True: "", False: " The difference from noise is within chance.", None: ""}[beats]
+    if quantity := summary.get("quantity"):
+        sentence += f" (an answer is a fault if it moves by more than {float(quantity['tolerance']):.4g})"
+    sentence += f"; noise of the same size breaks {summary['random']['faults']:,} of {summary['outputs']:,}."
+    bad = summary["faults"] > summary["random"]["faults"]
+    limits, of_noise = summary.get("success_interval"), summary["random"].get("success_interval")
+    if limits and of_noise:
+        bad = limits[0] > of_noise[1]
+        sentence += "" if bad else " The difference from noise is within chance."
     steps = (("Do they look natural, are they diverse, are all classes hit?", command("evaluate", name)),)
-    return Conclusion(
-        f"{sentence}; {noise}.{verdict}", bad=more if beats is None else beats, steps=steps if summary["faults"] else ()
-    )
+    return Conclusion(sentence, bad=bad, steps=steps if summary["faults"] else ())
 
 
 @section("noise", title="Beside noise of the same size", order=10, commands=COMMANDS)
-def noise(run: Run) -> Row:
+def _noise(run: Run) -> Row:
     summary = run["summary"]
     name = summary.get("attack") or summary.get("method") or run["command"]
     return {"rows": [{"name": name, **summary}, {"name": "random noise", **summary["random"]}], "unstable": summary["unstable"]}
 
 
 @section("radius", title="Accuracy over the size of the change", order=20, commands=("attack", "diff"), template="chart.html.j2")
-def radius(run: Run) -> Row | None:
+def _radius(run: Run) -> Row | None:
     """The share of seeds without a fault of at most this size, in both norms."""
     seeds = run["summary"].get("seeds", run["summary"]["outputs"])
     faults = stored_faults(run)
@@ -119,7 +107,7 @@ def radius(run: Run) -> Row | None:
         for row in faults:
             least[row.position] = min(float(row.extra[norm]), least.get(row.position, np.inf))
         changes = np.sort([*least.values()])
-        at = np.linspace(0, changes[-1], POINTS)
+        at = np.linspace(0, changes[-1], CURVE_POINTS)
         broken = np.searchsorted(changes, at, side="right")
         rows += [{"norm": title, "size": r, "accuracy": 1 - b / seeds} for r, b in zip(at.tolist(), broken.tolist(), strict=True)]
     y = charts.number("accuracy", "seeds still recognised", scale={"domain": [0, 1]})
@@ -129,7 +117,7 @@ def radius(run: Run) -> Row | None:
 
 
 @section("strips", title="Seed, fault, difference", order=50, commands=COMMANDS)
-def strips(run: Run) -> Row | None:
+def _strips(run: Run) -> Row | None:
     """Small and large changes, evenly through the order of size."""
     files = {(file.position, file.role): file.file for file in run.files()}
     faults = [row for row in stored_faults(run) if (row.position, "fault") in files]
@@ -138,7 +126,7 @@ def strips(run: Run) -> Row | None:
     classes = list(run["classes"]) if "classes" in run else []
     bounds = pictures.bounds_of(run)
     shown = []
-    for i in np.unique(np.linspace(0, len(faults) - 1, SHOWN).round().astype(int)):
+    for i in np.unique(np.linspace(0, len(faults) - 1, STRIPS_SHOWN).round().astype(int)):
         row = faults[i]
         fault = decode(files[row.position, "fault"])
         original = files.get((row.position, "original"))

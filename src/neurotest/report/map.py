@@ -1,13 +1,16 @@
-"""The section with the map: seeds and faults as the last hidden layer sees them, and what neighbours prove of it."""
+"""Faults by their classes: the confusion matrix with an image in every cell, and the map of what the last hidden layer sees."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from neurotest.campaign.families import families
 from neurotest.campaign.store import Store
 from neurotest.data.source import ArraySource
 from neurotest.errors import BadInput
@@ -20,22 +23,75 @@ from neurotest.report.generated import COMMANDS as SUITES
 from neurotest.report.generated import stored_faults
 from neurotest.report.section import Row, command, section
 from neurotest.runs.codec import decode
+from neurotest.runs.folder import RunFile
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
 COMMANDS = ("fuzz", "merge", "swarm", "attack", "diff", "illuminate")
-MOST = 250  # seeds, and faults
-COLOURED = 10  # classes
-NAMES = {"tsne": "t-SNE", "umap": "UMAP"}
-SHOWS = (
+MATRIX_SIDE = 20  # classes in a row or column; more are counted, not shown
+LARGE_CELLS = 8  # of more classes than these a cell has no room for a large image
+MAP_INPUTS = 250  # seeds, and faults
+MAP_COLOURS = 10  # classes
+LAYOUTS = {"tsne": "t-SNE", "umap": "UMAP"}
+MAP_SHOWS = (
     "Seeds and faults as the network's last hidden layer sees them, laid out by {method}. Colour: the class it is. A fault that "
     "lies among seeds of another colour is one that the network sees as one of them. With scripts, the pointer shows the picture."
 )
-HIDES = "distances between groups, their size or density: only neighbours are kept, and not all of them. The table says how far."
+MAP_HIDES = (
+    "distances between groups, their size or density: only neighbours are kept, and not all of them. The table says how far."
+)
+
+
+@section("matrix", title="What is taken for what", order=5, commands=COMMANDS)
+def _matrix(run: Run) -> Row | None:
+    """Classes without faults have neither row nor column; the most frequent ones come first where there are too many."""
+    counts: Counter[tuple[int, int]] = Counter()  # faults by true and predicted class
+    smallest: dict[tuple[int, int], tuple[tuple[bool, float], RunFile | None]] = {}  # what shows them best
+    for pair, faults, distance, file in _class_pairs(run):
+        counts[pair] += faults
+        smallest[pair] = min(smallest.get(pair, ((True, np.inf), None)), ((file is None, distance), file), key=lambda one: one[0])
+    if not counts:
+        return None
+    names = list(run["classes"]) if "classes" in run else []
+    rows, columns = (_most_frequent(counts, side) for side in (0, 1))
+    cells = {
+        pair: {"faults": faults, "picture": pictures.of_file(smallest[pair][1], sound=False)}
+        for pair, faults in counts.items()
+        if pair[0] in rows and pair[1] in columns
+    }
+    return {
+        "rows": [(number, class_name(number, names)) for number in rows],
+        "columns": [(number, class_name(number, names)) for number in columns],
+        "cells": cells,
+        "left_out": counts.total() - sum(counts[pair] for pair in cells),
+        "pairs": len(counts),
+        "small": len(columns) > LARGE_CELLS,
+    }
+
+
+def _class_pairs(run: Run) -> Iterator[tuple[tuple[int, int], int, float, RunFile | None]]:
+    """True and predicted class, number of faults, size of the change, file: a row per family, or per fault of a suite."""
+    if run["command"] not in SUITES:
+        for family in families(run.path).families:
+            change = family.representative
+            yield family.key[:2], family.faults, change.distance[1], change.file
+        return
+    files = {file.position: file.file for file in run.files("fault")}
+    for row in stored_faults(run):
+        if row.label is not None and row.predicted is not None:
+            yield (row.label, row.predicted), 1, float(row.extra.get("l2") or 0.0), files.get(row.position)
+
+
+def _most_frequent(counts: Counter[tuple[int, int]], side: int) -> list[int]:
+    """The true (0) or predicted (1) classes with the most faults, by number."""
+    total: Counter[int] = Counter()
+    for pair, faults in counts.items():
+        total[pair[side]] += faults
+    return sorted(number for number, _ in total.most_common(MATRIX_SIDE))
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class _MapInputs:
     """Seeds and faults of a run: images, the class each is, that the network says, and the seed each comes from."""
 
     x: NDArray[np.generic]
@@ -46,7 +102,7 @@ class Shown:
 
 
 @section("map", title="Map of what the network sees", order=40, commands=COMMANDS, option="layout")
-def feature_map(run: Run, layout: str | None = None) -> Row | None:
+def _feature_map(run: Run, layout: str | None = None) -> Row | None:
     """layout: tsne or umap. Without one the section says how to get it: a map costs seconds."""
     if not run["summary"].get("faults"):
         return None
@@ -54,7 +110,7 @@ def feature_map(run: Run, layout: str | None = None) -> Row | None:
     if layout is None:
         return without
     try:
-        shown = shown_inputs(run)
+        shown = _shown_inputs(run)
         with guarded(run):
             target = stored_target(run)
         features = Extractor.of(None, target)(target, ArraySource(shown.x)).values
@@ -62,15 +118,18 @@ def feature_map(run: Run, layout: str | None = None) -> Row | None:
     except BadInput as error:  # the network may be out of reach, or not to be trusted: then the page has no map
         return {**without, "problem": str(error)}
     names = list(run["classes"]) if "classes" in run else []
-    chart = charts.Chart(
-        name="map", spec=drawn(_points(shown, points, names, target)), rows=_table(shown, points, names),
-        shows=SHOWS.format(method=NAMES.get(layout, layout)), hides=HIDES,
-    )  # fmt: skip
-    return {"problem": None, "charts": [chart], "rows": evidence(shown, features, points), "seeds": int((~shown.fault).sum()),
-            "faults": int(shown.fault.sum()), "k": plane.NEIGHBOURS, "method": NAMES.get(layout, layout)}  # fmt: skip
+    spec, rows, method = (
+        _map_spec(_points(shown, points, names, target)),
+        _table(shown, points, names),
+        LAYOUTS.get(layout, layout),
+    )
+    chart = charts.Chart(name="map", spec=spec, rows=rows, shows=MAP_SHOWS.format(method=method), hides=MAP_HIDES)
+    faults = int(shown.fault.sum())
+    counts = {"seeds": len(shown.fault) - faults, "faults": faults, "k": plane.NEIGHBOURS, "method": method}
+    return {"problem": None, "charts": [chart], "rows": _evidence(shown, features, points), **counts}
 
 
-def shown_inputs(run: Run) -> Shown:
+def _shown_inputs(run: Run) -> _MapInputs:
     """At most so many of each kind, evenly through them; faults that are stored as files only."""
     seeds, faults = _suite(run) if run["command"] in SUITES else _campaign(run)
     seeds, faults = _thinned(seeds), _thinned(faults)
@@ -79,7 +138,7 @@ def shown_inputs(run: Run) -> Shown:
         raise BadInput("empty", "faults", "no fault is stored as a file, or no seed: there is nothing to lay out.")
     label, predicted, root = (np.array([row[i] for row in rows], dtype=np.int64) for i in (1, 2, 3))
     fault = np.arange(len(rows)) >= len(seeds)
-    return Shown(np.stack([row[0] for row in rows]), fault, label, predicted, root)
+    return _MapInputs(np.stack([row[0] for row in rows]), fault, label, predicted, root)
 
 
 T = TypeVar("T")
@@ -87,7 +146,7 @@ Input = tuple[NDArray[np.generic], int, int, int]  # image, class it is, class t
 
 
 def _thinned(inputs: list[T]) -> list[T]:
-    return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MOST).round().astype(int))] if inputs else []
+    return [inputs[i] for i in np.unique(np.linspace(0, len(inputs) - 1, MAP_INPUTS).round().astype(int))] if inputs else []
 
 
 def _campaign(run: Run) -> tuple[list[Input], list[Input]]:
@@ -116,7 +175,7 @@ def _suite(run: Run) -> tuple[list[Input], list[Input]]:
     return seeds, faults
 
 
-def evidence(shown: Shown, features: NDArray[np.float64], points: NDArray[np.float64]) -> list[Row]:
+def _evidence(shown: _MapInputs, features: NDArray[np.float64], points: NDArray[np.float64]) -> list[Row]:
     """Purity of seeds among seeds and of faults among seeds, in the layer and in the plane, each beside chance."""
     seeds, faults = ~shown.fault, shown.fault
     k = plane.NEIGHBOURS
@@ -129,31 +188,26 @@ def evidence(shown: Shown, features: NDArray[np.float64], points: NDArray[np.flo
     for what, which, classes in words:
         own, others, root = classes[which], shown.label[seeds], shown.root[which]
         same = bool((which == seeds).all())
-        layer, picture = (plane.nearest(v[which], v[seeds], k, itself=same) for v in (features, points))
-        rows.append({
-            "what": what, "layer": plane.over_groups(plane.purity(layer, own, others), root),
-            "plane": plane.over_groups(plane.purity(picture, own, others), root),
-            "chance": plane.purity_by_chance(layer, own, others),
-        })  # fmt: skip
+        layer, laid_out = (plane.nearest(v[which], v[seeds], k, itself=same) for v in (features, points))
+        pure = [plane.over_groups(plane.purity(near, own, others), root) for near in (layer, laid_out)]
+        chance = plane.purity_by_chance(layer, own, others)
+        rows.append({"what": what, "layer": pure[0], "plane": pure[1], "chance": chance})
     every = [plane.nearest(v, v, k, itself=True) for v in (features, points)]
     share = min(k, len(points) - 1) / (len(points) - 1)
-    rows.append({
-        "what": "neighbours in the layer that are neighbours here, too", "layer": None,
-        "plane": plane.over_groups(plane.kept(*every), shown.root), "chance": (share, None, None),
-    })  # fmt: skip
-    return rows
+    both, kept = "neighbours in the layer that are neighbours here, too", plane.over_groups(plane.kept(*every), shown.root)
+    return [*rows, {"what": both, "layer": None, "plane": kept, "chance": (share, None, None)}]
 
 
-def _points(shown: Shown, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
+def _points(shown: _MapInputs, points: NDArray[np.float64], names: list[str], target: Target) -> list[Row]:
     """A row per point, with its picture."""
-    common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:COLOURED]}
+    common = {int(c) for c in np.argsort(-np.bincount(shown.label), kind="stable")[:MAP_COLOURS]}
     rows = _table(shown, points, names)
     for row, x, label in zip(rows, shown.x, shown.label.tolist(), strict=True):
         row |= {"colour": row["true"] if label in common else "others", "picture": pictures.small(x, target.bounds)}
     return rows
 
 
-def _table(shown: Shown, points: NDArray[np.float64], names: list[str]) -> list[Row]:
+def _table(shown: _MapInputs, points: NDArray[np.float64], names: list[str]) -> list[Row]:
     flags, numbers = shown.fault.tolist(), (shown.label.tolist(), shown.predicted.tolist(), shown.root.tolist())
     return [
         {"kind": "fault" if fault else "seed", "x": round(x, 3), "y": round(y, 3), "true": class_name(label, names),
@@ -162,7 +216,7 @@ def _table(shown: Shown, points: NDArray[np.float64], names: list[str]) -> list[
     ]  # fmt: skip
 
 
-def drawn(rows: list[Row]) -> charts.Spec:
+def _map_spec(rows: list[Row]) -> charts.Spec:
     kinds, classes = ["seed", "fault"], list(dict.fromkeys(row["colour"] for row in rows if row["colour"] != "others"))
     domain = sorted(classes) + (["others"] if any(row["colour"] == "others" for row in rows) else [])
     words = ("kind", "true", "predicted", "seed")
@@ -174,10 +228,5 @@ def drawn(rows: list[Row]) -> charts.Spec:
         "shape": charts.names("kind", scale={"domain": kinds, "range": ["circle", "cross"]}),
         "opacity": {"condition": {"test": "datum.kind === 'seed'", "value": 0.45}, "value": 0.95},
     }  # fmt: skip
-    return {
-        "width": 620,
-        "height": 440,
-        "data": {"values": rows},
-        "mark": {"type": "point", "filled": True, "size": 55},
-        "encoding": encoding,
-    }
+    mark = {"type": "point", "filled": True, "size": 55}
+    return {"width": 620, "height": 440, "data": {"values": rows}, "mark": mark, "encoding": encoding}

@@ -24,7 +24,7 @@ BALANCE_HIDE = "the true classes; a class that is picked often is one the networ
 
 
 @section("score-distribution", title="Scores", order=36, commands=COMMANDS, template="chart.html.j2")
-def score_distribution(run: Run) -> Row | None:
+def _score_distribution(run: Run) -> Row | None:
     """A histogram for each method that gives finite scores, with the lowest score that was picked."""
     wrong = wrong_inputs(run.inputs())
     rows: list[Row] = []
@@ -38,7 +38,7 @@ def score_distribution(run: Run) -> Row | None:
         edges = np.histogram_bin_edges(values, BINS)
         if np.histogram(values, edges)[0].max() > LUMP * len(values):
             continue  # such as places of the picks: no score that could be looked at
-        kinds = np.array([_kind(wrong, row.position) for row in ranking])
+        kinds = np.array(["input" if wrong is None else "fault" if wrong[row.position] else "right" for row in ranking])
         for kind in sorted(set(kinds.tolist())):
             counts, _ = np.histogram(values[kinds == kind], edges)
             rows += [
@@ -49,15 +49,11 @@ def score_distribution(run: Run) -> Row | None:
     if not rows:
         return None
     shows = SCORES.format(faults="" if wrong is None else ", right answers and faults apart")
-    spec = histogram(rows, limits)
+    spec = _histogram(rows, limits)
     return {"charts": [charts.Chart(name="scores", spec=spec, rows=rows, shows=shows, hides=SCORES_HIDE)]}
 
 
-def _kind(wrong: dict[int, bool] | None, position: int) -> str:
-    return "input" if wrong is None else "fault" if wrong[position] else "right"
-
-
-def histogram(rows: list[Row], limits: list[Row]) -> charts.Spec:
+def _histogram(rows: list[Row], limits: list[Row]) -> charts.Spec:
     kinds = [kind for kind in ("right", "fault", "input") if any(row["what"] == kind for row in rows)]
     shades = {"right": charts.COLOURS[5], "fault": charts.COLOURS[1], "input": charts.COLOURS[0]}
     colour = charts.names("what", sort=kinds, scale={"domain": kinds, "range": [shades[kind] for kind in kinds]})
@@ -78,7 +74,7 @@ def histogram(rows: list[Row], limits: list[Row]) -> charts.Spec:
 
 
 @section("class-balance", title="Classes among the picks", order=37, commands=COMMANDS, template="chart.html.j2")
-def class_balance(run: Run) -> Row | None:
+def _class_balance(run: Run) -> Row | None:
     """Predicted classes of the pool and of the first method's picks, as shares."""
     inputs, methods = run.inputs(), run.methods()
     if not methods or any(row.predicted is None for row in inputs):
@@ -102,12 +98,12 @@ def class_balance(run: Run) -> Row | None:
         return None
     words = f", the {len(most)} most frequent of {len(pool)} classes" if len(most) < len(pool) else ""
     chart = charts.Chart(
-        name="class-balance", spec=balance(rows), shows=BALANCE.format(method=first, most=words), hides=BALANCE_HIDE
+        name="class-balance", spec=_balance(rows), shows=BALANCE.format(method=first, most=words), hides=BALANCE_HIDE
     )
     return {"charts": [chart]}
 
 
-def balance(rows: list[Row]) -> charts.Spec:
+def _balance(rows: list[Row]) -> charts.Spec:
     kinds = ["the pool", "the picks"]
     encoding = {
         "y": charts.names("class"),

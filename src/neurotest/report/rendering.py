@@ -17,25 +17,25 @@ from markupsafe import Markup
 SCRIPT, BUNDLE = "page.js", "vendor/vega.js.gz"
 
 
-def thousands(value: float | None) -> str:
+def _thousands(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def number(value: float | None, form: str = ".4g", missing: str = "") -> str:
+def _number(value: float | None, form: str = ".4g", missing: str = "") -> str:
     return missing if value is None else format(value, form)
 
 
-def percent(share: float | None, digits: int = 1, missing: str = "") -> str:
+def _percent(share: float | None, digits: int = 1, missing: str = "") -> str:
     return missing if share is None else f"{100 * share:.{digits}f} %"
 
 
-def interval(limits: Sequence[float | None] | None, form: str = ".1f", scale: float = 1) -> str:
+def _interval(limits: Sequence[float | None] | None, form: str = ".1f", scale: float = 1) -> str:
     if not limits or limits[0] is None or limits[1] is None:
         return ""
     return f"{scale * limits[0]:{form}} .. {scale * limits[1]:{form}}"
 
 
-def as_json(value: Any) -> str:
+def _as_json(value: Any) -> str:
     """JSON for people to read; inside a script `tojson` is the filter."""
     return json.dumps(value, indent=1, ensure_ascii=False)
 
@@ -44,7 +44,7 @@ def as_json(value: Any) -> str:
 def environment() -> Environment:
     """The one environment: everything is escaped, a name that is missing is an error."""
     shared = Environment(loader=FunctionLoader(_source), autoescape=True, undefined=StrictUndefined)
-    shared.filters |= {"thousands": thousands, "number": number, "percent": percent, "interval": interval, "json": as_json}
+    shared.filters |= {"thousands": _thousands, "number": _number, "percent": _percent, "interval": _interval, "json": _as_json}
     return shared
 
 
@@ -62,7 +62,7 @@ def render(template: str, **content: Any) -> Markup:
     return Markup(environment().get_template(template).render(content))
 
 
-def asset(name: str) -> bytes:
+def _asset(name: str) -> bytes:
     """A file of the folder `templates`: the style sheet, a script, the packed bundle."""
     return (resources.files("neurotest.report") / "templates" / name).read_bytes()
 
@@ -70,19 +70,19 @@ def asset(name: str) -> bytes:
 @functools.cache
 def script() -> Markup:
     """Our own script, as it stands in a page."""
-    return Markup(asset(SCRIPT).decode())
+    return Markup(_asset(SCRIPT).decode())
 
 
 @functools.cache
 def bundle() -> str:
     """The packed chart library as text; the page unpacks it when the first chart comes into view."""
-    return base64.b64encode(asset(BUNDLE)).decode()
+    return base64.b64encode(_asset(BUNDLE)).decode()
 
 
 @functools.cache
 def policy() -> str:
     """What a page may load: pictures and styles it holds itself, and of scripts these two by their hash. No request, no eval."""
-    hashes = " ".join(f"'sha256-{_hash(text)}'" for text in (str(script()).encode(), gzip.decompress(asset(BUNDLE))))
+    hashes = " ".join(f"'sha256-{_hash(text)}'" for text in (str(script()).encode(), gzip.decompress(_asset(BUNDLE))))
     return (
         f"default-src 'none'; script-src {hashes}; img-src data:; media-src data:; style-src 'unsafe-inline'; "
         "base-uri 'none'; form-action 'none'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from neurotest.jobs.stored import described
-from neurotest.repair.result import WORDS
+from neurotest.repair.work import WORDS
 from neurotest.report import charts, pictures
 from neurotest.report.section import Conclusion, Row, command, plural, section
 from neurotest.runs.store import Run
@@ -18,23 +18,24 @@ HIDES = "whether a difference is more than chance; the intervals in the table sa
 
 
 @section("repair", title="Repair", order=0, commands=COMMANDS)
-def repair(run: Run) -> Row:
+def _repair(run: Run) -> Row:
     summary = run["summary"]
+    controls = summary["controls"]
     rows = [
-        {
-            "name": WORDS.get(name, name), **numbers,
-            "controls": [summary["controls"][control][name] for control in summary["controls"]],
-        }
+        {"name": WORDS.get(name, name), **numbers, "controls": [controls[control][name] for control in controls]}
         for name, numbers in _ordered(summary["sets"])
-    ]  # fmt: skip
+    ]
     return {
-        "subject": summary["target"], "rows": rows, "sides": _sides(summary),
-        "names": list(summary["controls"]), "conclusion": _conclusion(run),
-        "chart": accuracies(rows, list(summary["controls"])),
-    }  # fmt: skip
+        "subject": summary["target"],
+        "rows": rows,
+        "sides": _sides(summary),
+        "names": list(controls),
+        "conclusion": _conclusion(run),
+        "chart": _accuracies(rows, list(controls)),
+    }
 
 
-def accuracies(rows: list[Row], controls: list[str]) -> charts.Chart:
+def _accuracies(rows: list[Row], controls: list[str]) -> charts.Chart:
     """Accuracy of every set before, after, and of the networks that the controls made."""
     points = []
     for row in rows:
@@ -132,7 +133,7 @@ def _ordered(sets: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 @section("repair-flips", title="What changed", order=10, commands=COMMANDS)
-def repair_flips(run: Run) -> Row | None:
+def _repair_flips(run: Run) -> Row | None:
     classes = run["classes"]
     files = {(file.position, file.role): file.file for file in run.files()}
     groups: dict[str, list[Row]] = {"fixed": [], "broken": []}

@@ -1,18 +1,31 @@
-"""Sections of a page: each is registered beside the function that reads it from a run, and says which runs it is for."""
+"""Pages of runs, section by section, every string escaped.
+
+A section is registered beside the function that reads it from a run, and says which runs it is for.
+"""
 
 from __future__ import annotations
 
 import functools
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from jinja2 import UndefinedError
+from markupsafe import Markup
 
 from neurotest import plugins
+from neurotest.errors import BadInput
 from neurotest.errors import command as command  # for the steps of a conclusion
+from neurotest.files import write_bytes
+from neurotest.report import rendering
+from neurotest.report.rendering import environment, render
+from neurotest.runs.folder import declare
+from neurotest.runs.places import PAGE
 from neurotest.runs.store import Run
+from neurotest.zoo import LAB
 
 Row = dict[str, Any]
 Content = Callable[..., Row | None]  # of a run and, where the section has one, its option
@@ -46,7 +59,7 @@ def joined(words: list[str]) -> str:
 class Section:
     """One part of a page.
 
-    order: its place, smallest first; the first one's title heads the page. commands, holds: the commands of its runs (none: of
+    order: its place, smallest first; the first one's title heads the page. commands, requires: the commands of its runs (none: of
     any), and the meta entries such a run must have. template: the fragment, which also gets the run's `config` and `summary`.
     content: what the fragment shows, None where the run has nothing of it; `title` and `subject` in it replace the section's
     title and name what the page is about; `conclusion` of the first section stands above everything else. An empty title: the
@@ -57,13 +70,13 @@ class Section:
     title: str
     order: int
     commands: tuple[str, ...]
-    holds: tuple[str, ...]
+    requires: tuple[str, ...]
     template: str
     content: Content
     option: str | None = None
 
     def applies(self, run: Run) -> bool:
-        return (not self.commands or run["command"] in self.commands) and all(key in run for key in self.holds)
+        return (not self.commands or run["command"] in self.commands) and all(key in run for key in self.requires)
 
 
 _sections: dict[str, Section] = {}
@@ -75,9 +88,10 @@ def section(
     title: str,
     order: int,
     commands: tuple[str, ...] = (),
-    holds: tuple[str, ...] = (),
+    requires: tuple[str, ...] = (),
     template: str | None = None,
     option: str | None = None,
+    holds: tuple[str, ...] = (),  # `requires` in version 0.1
 ) -> Callable[[Content], Content]:
     """Function decorator. `template` is by default `NAME.html.j2` in the folder `templates` of the function's package."""
 
@@ -85,7 +99,7 @@ def section(
         if name in _sections and _place(_sections[name].content) != _place(content):
             raise ValueError(f"section {name!r} is registered twice")
         file = f"{content.__module__.rpartition('.')[0]}:{template or f'{name}.html.j2'}"
-        _sections[name] = Section(name, title, order, commands, holds, file, content, option)
+        _sections[name] = Section(name, title, order, commands, (*requires, *holds), file, content, option)
         return content
 
     return add
@@ -119,3 +133,72 @@ def sections(command: str | None = None) -> list[Section]:
     """Those that may apply to runs of a command, and perhaps others; None: all of them. In the order of the page."""
     load(command)
     return sorted(_sections.values(), key=lambda each: (each.order, each.name))
+
+
+LIVE_CHART = 'class="spec"'  # a chart that answers to the pointer; a name that says so is escaped
+declare(r"report\.html")
+
+
+class Block(NamedTuple):
+    """A section as it stands on a page."""
+
+    name: str
+    title: str
+    html: Markup
+    subject: str = ""
+    conclusion: Conclusion | None = None
+
+
+def assemble(blocks: Sequence[Block], **facts: Any) -> str:
+    """A whole page; the first block heads it, `facts` are those of the footer."""
+    contents = [block for block in blocks[1:] if block.title]
+    live = any(LIVE_CHART in block.html for block in blocks)
+    return render(
+        "base.html.j2", blocks=blocks, contents=contents, policy=rendering.policy(), script=rendering.script(),
+        bundle=rendering.bundle() if live else None, **{"created": None, "settings": None, **facts},
+    )  # fmt: skip
+
+
+def write_report(run_path: Path | str, out: Path | str | None = None, *, layout: str | None = None) -> Path:
+    """Write RUN/report.html (or `out`) for a run that some section applies to.
+
+    layout: tsne or umap, with a map of seeds and faults, which costs seconds and opens the run's target; None: without.
+    """
+    with Run.open(run_path) as run:
+        page = _run_page(run, layout=layout).encode("utf-8", "backslashreplace")  # names of files need not be Unicode
+        if out is None:
+            run.file(PAGE).write(page)
+            return run.file(PAGE).path
+    write_bytes(Path(out), page)
+    return Path(out)
+
+
+def _run_page(run: Run, **options: Any) -> str:
+    """options: what sections that have an option of that name are given."""
+    applying = [section for section in sections(run["command"]) if section.applies(run)]
+    if applying and run["state"] != "done":
+        raise BadInput("unfinished", "", f"{run.path} is not finished: there is nothing to report yet.")
+    blocks = [block for section in applying if (block := block_of(section, run, **options)) is not None]
+    if not blocks:
+        step = f"it comes with neurotest-lab: {LAB}." if run["command"] == "study" else "`neurotest evaluate` judges it."
+        raise BadInput("wrong-run", "", f"{run.path} is a run of {run['command']!r}: there is no report for that here; {step}")
+    return assemble(blocks, command=run["command"], version=run["version"], created=run["created"], settings=run["config"])
+
+
+def block_of(section: Section, run: Run, **options: Any) -> Block | None:
+    """What a section shows of a run; None where the run has nothing of it."""
+    template = environment().get_template(section.template)
+    try:
+        content = section.content(run, *([options.get(section.option)] if section.option else []))
+        if content is None:
+            return None
+        html = Markup(template.render({"config": run["config"], "summary": run["summary"], **content}))
+        title, subject = str(content.get("title", section.title)), str(content.get("subject", ""))
+        return Block(section.name, title, html, subject, content.get("conclusion"))
+    except (UndefinedError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(
+            "damaged",
+            section.name,
+            f"{run.path}: the section {section.name!r} cannot be shown ({type(error).__name__}: {error}). The run is damaged or "
+            f"of another version; `neurotest {run['command']}` makes a new one.",
+        ) from error

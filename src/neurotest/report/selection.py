@@ -18,12 +18,12 @@ from neurotest.select.exchange import ROUNDS
 from neurotest.select.selection import LIKELY
 
 COMMANDS = ("select", "demo")
-SHOWN = 12  # pictures per method
-ALL = 200  # pictures of the first method
+IMAGES_PER_METHOD = 12  # pictures per method
+IMAGES_OF_FIRST_METHOD = 200  # pictures of the first method
 BEYOND = 1.25  # a curve goes on to so many times the budget
-LEAST_CURVE = 10  # labels, where the budget is small
-LEAST = 0.005  # shares of a change below are not shown
-POINTS = 200  # of a curve
+LEAST_CURVE_LABELS = 10  # labels, where the budget is small
+LEAST_SHARE = 0.005  # shares of a change below are not shown
+CURVE_POINTS = 200  # of a curve
 CURVES = (
     "How many faults are known after so many labels, for each method. Dashed: random labelling. Dotted: the best any order "
     "could do. Vertical line: the budget; the curves go a quarter beyond it, to show what a few more labels would bring."
@@ -46,7 +46,7 @@ def wrong_inputs(inputs: list[InputRow]) -> dict[int, bool] | None:
 
 
 @section("selection", title="Label these first", order=0, commands=COMMANDS)
-def selection(run: Run) -> Row:
+def _selection(run: Run) -> Row:
     inputs = run.inputs()
     wrong = wrong_inputs(inputs)
     picked = next((method.picked for method in run.methods()), 0)
@@ -86,7 +86,7 @@ def _conclusion(run: Run, picked: int, pool: int) -> Conclusion:
 
 
 @section("looks", title="What the pool looks like", order=5, commands=COMMANDS, template="looks.html.j2")
-def looks(run: Run) -> Row | None:
+def _looks(run: Run) -> Row | None:
     """What was found in the unlabelled pool, and what each round of an adaptive method promised and held."""
     methods = _methods(run, "prior")
     shared = next((row["prior"] for row in methods if row["prior"].get("shares")), None)
@@ -94,7 +94,7 @@ def looks(run: Run) -> Row | None:
     if shared is None and not rounds:
         return None
     shares = sorted((shared or {}).get("shares", {}).items(), key=lambda item: -item[1])
-    return {"shares": [(name, share) for name, share in shares if share >= LEAST], "prior": shared, "rounds": rounds}
+    return {"shares": [(name, share) for name, share in shares if share >= LEAST_SHARE], "prior": shared, "rounds": rounds}
 
 
 def _held(rounds: list[Row]) -> Iterator[Row]:
@@ -106,8 +106,8 @@ def _held(rounds: list[Row]) -> Iterator[Row]:
         yield {**row, "number": number, "measured": held / row["size"], "gain": gain}
 
 
-@section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, holds=(ROUNDS,))
-def rounds(run: Run) -> Row:
+@section("rounds", title="Rounds of labelling", order=1, commands=COMMANDS, requires=(ROUNDS,))
+def _rounds(run: Run) -> Row:
     """What people's labels showed, beside random; a scan that cannot be read takes away this section and not the page."""
     from neurotest.select.adaptive.rounds import status_of  # and the whole of adaptive selection
 
@@ -118,33 +118,33 @@ def rounds(run: Run) -> Row:
 
 
 @section("accuracy", title="Accuracy, estimated from the labelled picks", order=10, commands=COMMANDS)
-def accuracy(run: Run) -> Row | None:
+def _accuracy(run: Run) -> Row | None:
     methods = _methods(run, "accuracy")
     return {"methods": methods} if methods else None
 
 
 @section("picked-faults", title="Share of the picked inputs that are faults", order=20, commands=COMMANDS)
-def picked_faults(run: Run) -> Row | None:
+def _picked_faults(run: Run) -> Row | None:
     methods = _methods(run, "fdr")
     return {"methods": methods} if methods else None
 
 
 @section("faults-per-label", title="Faults found per labels spent", order=2, commands=COMMANDS, template="chart.html.j2")
-def faults_per_label(run: Run) -> Row | None:
+def _faults_per_label(run: Run) -> Row | None:
     wrong = wrong_inputs(run.inputs())
     ranked = [method.name for method in run.methods() if method.ranked]
     if wrong is None or not ranked or not _methods(run, "fdr"):
         return None
     curves = {name: np.cumsum([wrong[row.position] for row in run.ranking(name)]) for name in ranked}
-    spec = found_curves(curves, sum(wrong.values()), run.methods()[0].picked)
+    spec = _found_curves(curves, sum(wrong.values()), run.methods()[0].picked)
     rows = spec["layer"][-1]["data"]["values"]
     return {"charts": [charts.Chart(name="faults-per-label", spec=spec, rows=rows, shows=CURVES, hides=CURVES_HIDE)]}
 
 
-def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
+def _found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> charts.Spec:
     """Faults found per labels spent, one line per method, with the diagonal of random and the ceiling."""
-    n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE))
-    at = np.unique(np.linspace(0, n, POINTS).round().astype(int))
+    n = min(len(next(iter(curves.values()))), max(math.ceil(BEYOND * picked), LEAST_CURVE_LABELS))
+    at = np.unique(np.linspace(0, n, CURVE_POINTS).round().astype(int))
     counts = {name: [0, *curve.tolist()] for name, curve in curves.items()}
     rows = [{"method": name, "labels": m, "faults": faults[m]} for name, faults in counts.items() for m in at.tolist()]
     x = charts.number("labels", "labels spent", scale={"domain": [0, n], "nice": False})
@@ -166,7 +166,7 @@ def found_curves(curves: dict[str, np.ndarray], total: int, picked: int) -> char
 
 
 @section("picks", title="", order=4, commands=COMMANDS)
-def picks(run: Run) -> Row:
+def _picks(run: Run) -> Row:
     inputs = {row.position: row for row in run.inputs()}
     labels = {row.position: row.label for row in run.labels()}
     inputs |= {p: row._replace(label=labels[p]) for p, row in inputs.items() if p in labels and row.label is None}
@@ -175,7 +175,7 @@ def picks(run: Run) -> Row:
     likely = run[LIKELY] if LIKELY in run else {}  # noqa: SIM401 - a run is no mapping
     galleries: dict[str, Row] = {}
     for number, method in enumerate(run.methods()):
-        ranking = run.ranking(method.name)[: SHOWN if number else ALL]
+        ranking = run.ranking(method.name)[: IMAGES_PER_METHOD if number else IMAGES_OF_FIRST_METHOD]
         rows = [(row, files.get((row.position, "picked"))) for row in ranking if row.picked]
         shown = [
             {
@@ -187,7 +187,7 @@ def picks(run: Run) -> Row:
             for row, path in rows
             if (picture := pictures.of_file(path)) is not None
         ]
-        galleries[method.name] = {"picked": method.picked, "first": shown[:SHOWN], "more": shown[SHOWN:]}
+        galleries[method.name] = {"picked": method.picked, "first": shown[:IMAGES_PER_METHOD], "more": shown[IMAGES_PER_METHOD:]}
     paired = any(pick["original"] for gallery in galleries.values() for pick in gallery["first"])
     return {"galleries": galleries, "paired": paired, "labelled": any(row.label is not None for row in inputs.values())}
 

@@ -14,12 +14,12 @@ from neurotest.runs.places import PAGE
 from neurotest.runs.store import Run
 from neurotest.target.extras import need
 
-MOST = 500  # numbers of one run: rows of inputs are in its files
-LONG = 500  # characters of a parameter, which is what MLflow takes
+MAX_NUMBERS = 500  # numbers of one run: rows of inputs are in its files
+MAX_PARAMETER = 500  # characters of a parameter, which is what MLflow takes
 
 
 @dataclass(frozen=True)
-class Record:
+class _RunRecord:
     """What a tracker is told of a run. Names are those of `--json` and `--fail-if`, with dots."""
 
     name: str
@@ -30,7 +30,7 @@ class Record:
     files: tuple[Path, ...]
 
 
-def record(path: str | Path) -> Record:
+def _record_of(path: str | Path) -> _RunRecord:
     """The record of a finished run."""
     with Run.open(path) as run:
         if run["state"] != "done":
@@ -38,10 +38,10 @@ def record(path: str | Path) -> Record:
         command, version, config, summary = (run[key] for key in ("command", "version", "config", "summary"))
         place = run.path
         files = tuple(file.path for file in map(run.file, (SUMMARY, SELECTION, PAGE)) if file.exists())  # never through a link
-    settings = {name: str(value)[:LONG] for name, value in _leaves(config) if value is not None}
+    settings = {name: str(value)[:MAX_PARAMETER] for name, value in _leaves(config) if value is not None}
     numbers = {name: float(value) for name, value in _leaves(summary) if _is_number(value)}
-    few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MOST])
-    return Record(place.name, str(command), str(version), settings, few, files)
+    few = dict(sorted(numbers.items(), key=lambda item: item[0].count("."))[:MAX_NUMBERS])
+    return _RunRecord(place.name, str(command), str(version), settings, few, files)
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -66,7 +66,7 @@ def track(run: str | Path, tracker: str) -> str:
     that the tracker's own settings name (MLFLOW_TRACKING_URI, WANDB_MODE, ...).
     """
     send, place = _tracker(tracker)
-    return send(record(run), place)
+    return send(_record_of(run), place)
 
 
 def check_tracker(tracker: str) -> None:
@@ -76,14 +76,14 @@ def check_tracker(tracker: str) -> None:
     need(package, "track", f"--track {tracker}")
 
 
-def _tracker(spec: str) -> tuple[Callable[[Record, str], str], str]:
+def _tracker(spec: str) -> tuple[Callable[[_RunRecord, str], str], str]:
     name, _, place = spec.partition(":")
     if name not in TRACKERS:
         raise BadInput("unknown-name", "track", f"--track {spec!r}: there is no tracker {name!r}. {near(name, TRACKERS)}")
     return TRACKERS[name], place or "neurotest"
 
 
-def _mlflow(record: Record, experiment: str) -> str:
+def _mlflow(record: _RunRecord, experiment: str) -> str:
     mlflow = need("mlflow", "track", "--track mlflow")
     mlflow.set_experiment(experiment)
     with mlflow.start_run(run_name=record.name) as active:
@@ -100,7 +100,7 @@ def _safe(name: str) -> str:
     return "".join(c if c.isascii() and (c.isalnum() or c in "_-./ ") else "_" for c in name)
 
 
-def _wandb(record: Record, project: str) -> str:
+def _wandb(record: _RunRecord, project: str) -> str:
     wandb = need("wandb", "track", "--track wandb")
     with wandb.init(
         project=project, name=record.name, job_type=record.command, config={**record.settings, "neurotest": record.version}
@@ -114,4 +114,4 @@ def _wandb(record: Record, project: str) -> str:
         return f"wandb run {active.id} of {project!r} ({active.dir if active.offline else active.url})"
 
 
-TRACKERS: dict[str, Callable[[Record, str], str]] = {"mlflow": _mlflow, "wandb": _wandb}
+TRACKERS: dict[str, Callable[[_RunRecord, str], str]] = {"mlflow": _mlflow, "wandb": _wandb}

@@ -150,12 +150,16 @@ def _damaged(path: Path | RunFile, why: str) -> NoReturn:
     raise BadInput("damaged", "", f"{path} cannot be read back: {why}. It is damaged or was not written by neurotest.")
 
 
-def _write_png(x: np.ndarray, file: RunFile) -> None:
+def pil_image(x: np.ndarray) -> Image.Image:
+    """An image (1 or 3, H, W) of uint8 as PIL has it."""
     from PIL import Image
 
-    image = Image.fromarray(np.ascontiguousarray(x[0] if x.shape[0] == 1 else x.transpose(1, 2, 0)))
+    return Image.fromarray(np.ascontiguousarray(x[0] if x.shape[0] == 1 else x.transpose(1, 2, 0)))
+
+
+def _write_png(x: np.ndarray, file: RunFile) -> None:
     with file.writing() as out:
-        image.save(out, format="PNG")
+        pil_image(x).save(out, format="PNG")
 
 
 def _read_png(file: RunFile) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from neurotest.files import SPELLED
-from neurotest.runs.plain import dumps
+from neurotest.runs.rows import dumps
 
 if TYPE_CHECKING:
     from neurotest.runs.store import Run

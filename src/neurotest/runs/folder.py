@@ -28,31 +28,29 @@ DEEPEST = 4  # folders in folders that a run has at most
 # What is being written, by which process, and whether it is the owner of the run's lock or somebody beside it.
 PART = re.compile(r"\.(?P<name>.+)\.(?P<process>[0-9]+)(?P<beside>\.beside)?\.part(-journal|-wal|-shm)?")
 
-_own: list[re.Pattern[str]] = []
-_own_folders: set[str] = set()
+_declared: list[re.Pattern[str]] = []
+_declared_folders: set[str] = set()
 
 
-def own(pattern: str, *folders: str) -> re.Pattern[str]:
+def declare(pattern: str, *folders: str) -> re.Pattern[str]:
     """Declare names of files that neurotest itself puts into runs (relative, a regular expression); no others can be written.
 
     folders: those that are made for them.
     """
     compiled = re.compile(pattern)
-    _own.append(compiled)
-    _own_folders.update(folders)
+    _declared.append(compiled)
+    _declared_folders.update(folders)
     return compiled
 
 
-def is_own(name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in _own)
+def _is_declared(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in _declared)
 
 
 class Folder:
     """The folder of a run, and what this process has put into it."""
 
-    def __init__(
-        self, path: Path, *, owner: bool = False, created: tuple[Path, ...] = (), anything: bool = False
-    ) -> None:  # fmt: skip
+    def __init__(self, path: Path, *, owner: bool = False, created: tuple[Path, ...] = (), anything: bool = False) -> None:
         self.path = path
         self.owner = owner  # whether this process holds the run's lock
         self.created = created  # what was made for the run: itself, and folders around it
@@ -125,9 +123,9 @@ class Folder:
         """Remove every file that neurotest put here, but for the database and the lock; what a person put here stays."""
         self.sweep()
         for name in list(self.names()):
-            if is_own(name):
+            if _is_declared(name):
                 self.file(name).remove()
-        for folder in _own_folders:
+        for folder in _declared_folders:
             self.remove_folder(folder)
 
     def withdraw(self) -> None:
@@ -215,7 +213,7 @@ class RunFile:
     @contextmanager
     def writing(self) -> Iterator[BinaryIO]:
         """A new file that gets this name, synced, when the block ends well, and is removed otherwise."""
-        assert self.folder.anything or is_own(self.name), f"{self.name} is no declared name of a file in a run"
+        assert self.folder.anything or _is_declared(self.name), f"{self.name} is no declared name of a file in a run"
         with self._part() as (handle, part):
             number = handle.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             with os.fdopen(number, "w+b") as file:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 # Windows would change line ends without O_BINARY; it has none of the others.
 _NAMES = ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_NOCTTY", "O_BINARY", "O_NOINHERIT")
@@ -44,17 +44,22 @@ class Handle:
         """A file, which must not be a link; whoever asks has to look whether it is a plain one."""
         return os.open(name, flags | PLAIN, 0o666, dir_fd=self._number)
 
+    def _call(self, function: Callable[..., Any], name: str, **options: Any) -> Any:
+        """A function of `os` on an entry of this folder."""
+        return function(name, dir_fd=self._number, **options)
+
     def status(self, name: str) -> os.stat_result:
-        return os.stat(name, dir_fd=self._number, follow_symlinks=False)
+        status: os.stat_result = self._call(os.stat, name, follow_symlinks=False)
+        return status
 
     def make(self, name: str) -> None:
-        os.mkdir(name, dir_fd=self._number)
+        self._call(os.mkdir, name)
 
     def remove(self, name: str) -> None:
-        os.unlink(name, dir_fd=self._number)
+        self._call(os.unlink, name)
 
     def remove_folder(self, name: str) -> None:
-        os.rmdir(name, dir_fd=self._number)
+        self._call(os.rmdir, name)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(old, new, src_dir_fd=self._number, dst_dir_fd=self._number)
@@ -109,17 +114,8 @@ class PathHandle(Handle):
             raise
         return number
 
-    def status(self, name: str) -> os.stat_result:
-        return os.lstat(self._place(name))
-
-    def make(self, name: str) -> None:
-        os.mkdir(self._place(name))
-
-    def remove(self, name: str) -> None:
-        os.unlink(self._place(name))
-
-    def remove_folder(self, name: str) -> None:
-        os.rmdir(self._place(name))
+    def _call(self, function: Callable[..., Any], name: str, **options: Any) -> Any:
+        return function(self._place(name), **options)
 
     def rename(self, old: str, new: str) -> None:
         os.replace(self._place(old), self._place(new))

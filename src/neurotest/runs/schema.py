@@ -143,7 +143,7 @@ def translated(path: Path) -> Iterator[None]:
         ) from error
 
 
-def connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
+def _connect(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
     """A connection that trusts nothing in the file. The caller translates errors.
 
     immutable: nobody writes it, so SQLite need not lock it, look for a log beside it or make one.
@@ -201,7 +201,7 @@ def torn(path: Path) -> bool:
     return path.with_name(path.name + JOURNAL).is_file()
 
 
-def version(connection: sqlite3.Connection) -> int:
+def _version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
@@ -211,7 +211,7 @@ def create(folder: Folder, meta: dict[str, str]) -> None:
         connection = sqlite3.connect(part, isolation_level=None)
         try:
             connection.execute(f"PRAGMA application_id={APPLICATION}")
-            migrate(connection)
+            _migrate(connection)
             connection.execute("BEGIN")
             connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
             connection.execute("COMMIT")
@@ -219,9 +219,9 @@ def create(folder: Folder, meta: dict[str, str]) -> None:
             connection.close()
 
 
-def migrate(connection: sqlite3.Connection) -> None:
+def _migrate(connection: sqlite3.Connection) -> None:
     """Apply the entries that this database lacks, all or none."""
-    applied = version(connection)
+    applied = _version(connection)
     if applied == len(MIGRATIONS):
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -248,11 +248,11 @@ def _expected(applied: int) -> dict[tuple[str, str], tuple[str, str]]:
         reference.close()
 
 
-def check(connection: sqlite3.Connection, path: Path) -> None:
+def _check(connection: sqlite3.Connection, path: Path) -> None:
     """Refuse what is no run, what is newer than this program, and every table, column, index or trigger that is not ours."""
     if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION:
         raise BadInput("wrong-run", "database", f"{path} is a database, but no run of neurotest.")
-    applied = version(connection)
+    applied = _version(connection)
     if applied > len(MIGRATIONS):
         raise BadInput(
             "unsupported",
@@ -280,20 +280,20 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
 
 def open_checked(path: Path, *, write: bool, immutable: bool = False) -> sqlite3.Connection:
     """Open a run's database: writers bring its tables up to date, readers of an older one see an updated copy in memory."""
-    connection = connect(path, write=write, immutable=immutable)
+    connection = _connect(path, write=write, immutable=immutable)
     try:
-        check(connection, path)
+        _check(connection, path)
         if write:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=NORMAL")
-            migrate(connection)
-        elif version(connection) < len(MIGRATIONS):
+            _migrate(connection)
+        elif _version(connection) < len(MIGRATIONS):
             copy = sqlite3.connect(":memory:", isolation_level=None)
             copy.execute("PRAGMA trusted_schema=OFF")
             connection.backup(copy)
             connection.close()
             connection = copy
-            migrate(connection)
+            _migrate(connection)
         return connection
     except BaseException:
         connection.close()

@@ -16,7 +16,7 @@ from typing import Any
 
 from neurotest import files
 from neurotest.errors import BadInput
-from neurotest.runs.plain import dumps
+from neurotest.runs.rows import dumps
 
 
 def _record(run_id: str) -> Path | None:

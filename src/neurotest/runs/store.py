@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import sqlite3
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,44 +18,33 @@ from neurotest import __version__
 from neurotest.errors import BadInput
 from neurotest.reading import reason
 from neurotest.runs import codec, places, schema, seal
-from neurotest.runs.folder import Folder, RunFile, own
-from neurotest.runs.labels import Labels, now
+from neurotest.runs.folder import Folder, RunFile, declare
 from neurotest.runs.lock import NAME as LOCK
 from neurotest.runs.lock import Lock, is_locked
-from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rankings import Rankings
-from neurotest.runs.rows import Absent, FileRow, InputRow, loads, read, stored_input
+from neurotest.runs.rows import Absent, FileRow, InputRow, dumps, loads, plain, read, stored_input
+from neurotest.runs.tables import Tables, now
 
 INPUTS = "inputs"
 # What the run itself keeps in meta; everything else there belongs to the command.
-OWN: dict[str, tuple[type, ...]] = {
+META_TYPES: dict[str, tuple[type, ...]] = {
     "id": (object,), "command": (str,), "config": (object,), "version": (str,), "created": (str,), "state": (str,),
     "finished": (str, type(None)), "summary": (dict, type(None)), "resumable": (object,), "filled": (object,),
 }  # fmt: skip
-FIXED = ("id", "command", "config")  # what `made_here` looks at is what is used, though somebody may write the file meanwhile
+UNCHANGING = (
+    "id",
+    "command",
+    "config",
+)  # what `made_here` looks at is what is used, though somebody may write the file meanwhile
 # What taking apart values of other types raises.
 UNFIT = (LookupError, TypeError, AttributeError, ValueError, OverflowError, RecursionError)
 ROLE = re.compile(r"[a-z][a-z0-9_]*(-[a-z0-9_]+)*")
 ENDING = r"(png|npy|wav|view\.png)"
-own(r"run\.json|selection\.csv")  # exports
-STORED = own(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
-
-WHOLE = ("BEGIN IMMEDIATE", "COMMIT", "ROLLBACK")
-PART = ("SAVEPOINT part", "RELEASE part", "ROLLBACK TO part")
+declare(r"run\.json|selection\.csv")  # exports
+STORED = declare(rf"{INPUTS}/{ROLE.pattern}-[0-9]{{6,}}\.{ENDING}|faults/(fault|shrunk)-[0-9]{{6,}}\.{ENDING}", INPUTS, "faults")
 
 
-class Run(Labels, Rankings):
+class Run(Tables):
     """An open run. Use it as a context manager; `create` and `open(write=True)` hold the run's lock until it closes."""
-
-    def __init__(self, folder: Folder, connection: sqlite3.Connection, lock: Lock | None) -> None:
-        self.folder = folder
-        self.path = folder.path
-        self._file = folder.path / schema.FILE
-        self._db = connection
-        self._lock = lock
-        self._settled: tuple[int, ...] | None = None  # of a database that is read as if nobody could write it
-        self._fixed: dict[str, str] = {}  # entries that never change, as they were when they were first read
-        self._ours = True  # whether nobody else has written into it: it is new, or as we left it
 
     @classmethod
     def create(
@@ -92,7 +81,7 @@ class Run(Labels, Rankings):
                 return cls(folder, schema.open_checked(path / schema.FILE, write=True), lock)
         except BaseException:
             if begun:
-                _remove_own(folder, run_id, lock)
+                _remove_new(folder, run_id, lock)
             lock.release()
             raise
 
@@ -157,7 +146,7 @@ class Run(Labels, Rankings):
             run_id = str(self["id"])
         self._db.close()
         self.folder.withdraw()
-        _remove_own(self.folder, run_id, self._lock)
+        _remove_new(self.folder, run_id, self._lock)
         self._lock.release()
         self._lock = None
 
@@ -186,74 +175,21 @@ class Run(Labels, Rankings):
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r})"
 
-    @contextmanager
-    def transaction(self, *, durable: bool = False) -> Iterator[None]:
-        """Everything inside is kept together or not at all; inside another one it is a part that can fail on its own.
-
-        `durable` waits until the disk has it (labels do): a power cut loses nothing. Without, only a power cut can.
-        """
-        if self._lock is None:
-            raise BadInput("unsupported", "write", f"{self.path} is open for reading only: open it with write=True.")
-        inner = self._db.in_transaction
-        begin, end, back = PART if inner else WHOLE
-        with schema.translated(self._file):
-            if not inner:
-                self._db.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._db.execute(begin)
-            try:
-                yield
-                self._db.execute(end)
-            except BaseException:
-                with suppress(sqlite3.Error):  # a full disk may have ended the transaction already
-                    self._db.execute(back)
-                    if inner:
-                        self._db.execute(end)
-                raise
-
-    def rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        """What a query gives."""
-        with schema.translated(self._file):
-            while True:
-                try:
-                    rows = self._db.execute(query, values).fetchall()
-                except sqlite3.DatabaseError:
-                    if not self._changed():
-                        raise
-                else:
-                    if not self._changed():
-                        return rows
-                self._follow()
-
-    def _changed(self) -> bool:
-        """Whether somebody has begun to write a run that was opened as one nobody writes."""
-        return self._settled is not None and schema.settled(self._file) != self._settled
-
-    def _follow(self) -> None:
-        """Read on beside a writer."""
-        self._db.close()
-        self._settled = None
-        self._db = schema.open_checked(self._file, write=False)
-
-    def change(self, query: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Run a statement once per row, inside a transaction."""
-        with self.transaction():
-            self._db.executemany(query, rows)
-
     def __getitem__(self, key: str) -> Any:
         rows = [(self._fixed[key],)] if key in self._fixed else self.rows("SELECT value FROM meta WHERE key = ?", key)
-        if rows and key in FIXED:
+        if rows and key in UNCHANGING:
             self._fixed[key] = rows[0][0]
-        if not rows and key not in OWN:
+        if not rows and key not in META_TYPES:
             raise Absent(
                 "damaged", key, f"{self._file} has no {key!r}: it is damaged, or the work ended before that was written."
             )
         value = loads(rows[0][0], self._file) if rows else None
-        if key in OWN and not isinstance(value, OWN[key]):
+        if key in META_TYPES and not isinstance(value, META_TYPES[key]):
             raise BadInput("damaged", key, f"{self._file} has no {key!r} that fits: it is damaged or not a run of neurotest.")
         return value
 
     def __setitem__(self, key: str, value: Any) -> None:
-        if key in OWN:
+        if key in META_TYPES:
             raise BadInput("conflict", key, f"meta {key!r} is kept by the run itself: choose another key.")
         self._set(key, value)
 
@@ -362,7 +298,7 @@ class Run(Labels, Rankings):
         rows = self.rows("SELECT path FROM file UNION SELECT file FROM mutant UNION SELECT file FROM shrunk")
         names = {str(name) for (name,) in rows}
         for name in list(self.folder.names()):
-            owners = {name.removesuffix(codec.VIEW) + own for own in codec.VIEWED} if name.endswith(codec.VIEW) else {name}
+            owners = {name.removesuffix(codec.VIEW) + ending for ending in codec.VIEWED} if name.endswith(codec.VIEW) else {name}
             if STORED.fullmatch(name) and not owners & names:
                 self.file(name).remove()
 
@@ -373,7 +309,7 @@ class Run(Labels, Rankings):
         export(self)
 
 
-def _remove_own(folder: Folder, run_id: str, lock: Lock) -> None:
+def _remove_new(folder: Folder, run_id: str, lock: Lock) -> None:
     """Remove the database, the lock and, where that empties it, the folder of a new run, and what vouches for it."""
     for name in (schema.FILE, *(schema.FILE + ending for ending in schema.BESIDE)):
         folder.file(name).remove()

@@ -17,7 +17,7 @@ LOCAL, AUTO = "local", "auto"
 PATIENCE = 20  # seconds for an address to answer
 
 
-class RayWorker:
+class _RayWorker:
     """The actor: one worker, wherever Ray puts it."""
 
     def __init__(self, threads: int, folder: str) -> None:
@@ -35,12 +35,12 @@ class RayWorker:
         return self.runner.do(key, lambda: ray.get(shared[0]), message)
 
 
-class Actor:
+class _Actor:
     """An actor, and the answer it owes."""
 
     def __init__(self, ray: Any, published: dict[str, Any], threads: int) -> None:
         self._ray, self._published = ray, published
-        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(RayWorker).remote(threads, os.getcwd())
+        self._actor = ray.remote(num_cpus=threads, max_restarts=0)(_RayWorker).remote(threads, os.getcwd())
         self._started: Any = self._actor.ready.remote()  # what it answers first
         self._task: Any = None
         self.owed: Any = None
@@ -63,7 +63,7 @@ class Actor:
         self._ray.kill(self._actor)
 
 
-class Cluster(WorkerPool[Actor]):
+class Cluster(WorkerPool[_Actor]):
     """address: `local`, `auto` (the Ray that RAY_ADDRESS names, else one on this machine), HOST:PORT or ray://HOST:PORT.
     workers: None for as many as the cluster has processors for."""
 
@@ -89,10 +89,10 @@ class Cluster(WorkerPool[Actor]):
         self.threads = threads
         self._published: dict[str, Any] = {}
 
-    def start(self) -> Actor:
-        return Actor(self._ray, self._published, self.threads)
+    def start(self) -> _Actor:
+        return _Actor(self._ray, self._published, self.threads)
 
-    def wait(self, workers: list[Actor], seconds: float) -> list[Actor]:
+    def wait(self, workers: list[_Actor], seconds: float) -> list[_Actor]:
         ready, _ = self._ray.wait([worker.owed for worker in workers], num_returns=1, timeout=seconds)
         return [worker for worker in workers if worker.owed in ready]
 

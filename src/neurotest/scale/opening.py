@@ -9,7 +9,7 @@ from neurotest.errors import BadInput
 from neurotest.executor import Executor, Serial, using
 from neurotest.public import public
 
-MOST = 4096  # processes of one machine
+MAX_WORKERS = 4096  # processes of one machine
 
 
 def open_executor(workers: int | None = None, ray: str | None = None) -> Executor:
@@ -17,8 +17,8 @@ def open_executor(workers: int | None = None, ray: str | None = None) -> Executo
 
     Workers share the threads that this process would have used.
     """
-    if workers is not None and not 1 <= workers <= MOST:
-        raise BadInput("out-of-range", "workers", f"--workers {workers}: expected an integer from 1 to {MOST}.")
+    if workers is not None and not 1 <= workers <= MAX_WORKERS:
+        raise BadInput("out-of-range", "workers", f"--workers {workers}: expected an integer from 1 to {MAX_WORKERS}.")
     if ray is None and (workers or 1) == 1:
         return Serial()
     import torch

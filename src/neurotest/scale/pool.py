@@ -11,8 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from neurotest import interrupts
 from neurotest.executor import TRIES, Executor, Lost, Result, Task
-from neurotest.scale.pickling import pack, unpack
-from neurotest.scale.tasks import FAILED
+from neurotest.scale.tasks import FAILED, pack, unpack
 
 LOOK = 0.5  # seconds between two looks at whether somebody asked to stop
 START = 300.0  # seconds that a new worker may take until it begins its first task: torch is slow to load on a busy machine
@@ -26,7 +25,7 @@ class WorkerDied(Exception):
     """A worker is gone; the text says why."""
 
 
-class Worker(Protocol):
+class _Worker(Protocol):
     def send(self, key: str, message: bytes) -> None:
         """Begin a task."""
 
@@ -37,11 +36,11 @@ class Worker(Protocol):
         """End it now, whatever it does."""
 
 
-W = TypeVar("W", bound=Worker)
+W = TypeVar("W", bound=_Worker)
 
 
 @dataclass(eq=False)
-class Job:
+class _Attempt:
     """A task under way."""
 
     number: int
@@ -56,7 +55,7 @@ class WorkerPool(Executor, Generic[W]):
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._idle: list[W] = []
-        self._busy: dict[W, Job] = {}
+        self._busy: dict[W, _Attempt] = {}
         self._keys = itertools.count()
 
     @abstractmethod
@@ -94,7 +93,7 @@ class WorkerPool(Executor, Generic[W]):
         self, key: str, function: Callable[..., Any], tasks: Iterable[Any], timeout: float | None, ordered: bool
     ) -> Iterator[tuple[Any, Any]]:
         left, numbers = iter(tasks), itertools.count()  # who reads the results may add tasks, so the end may move
-        again: list[Job] = []
+        again: list[_Attempt] = []
         finished: dict[int, tuple[Any, Any]] = {}
         due = 0  # the next result in order
         while True:
@@ -106,7 +105,7 @@ class WorkerPool(Executor, Generic[W]):
                     continue
                 if far or (task := next(left, _END)) is _END:
                     break
-                self._begin(key, function, Job(next(numbers), task))
+                self._begin(key, function, _Attempt(next(numbers), task))
             if not self._busy and not finished:
                 return
             for job, result in self._answers(timeout):
@@ -121,7 +120,7 @@ class WorkerPool(Executor, Generic[W]):
                 yield finished.pop(due)
                 due += 1
 
-    def _begin(self, key: str, function: Callable[..., Any], job: Job) -> None:
+    def _begin(self, key: str, function: Callable[..., Any], job: _Attempt) -> None:
         message = pack((function, job.task))
         while True:
             new = not self._idle
@@ -136,7 +135,7 @@ class WorkerPool(Executor, Generic[W]):
             self._busy[worker] = job
             return
 
-    def _answers(self, timeout: float | None) -> Iterator[tuple[Job, Any]]:
+    def _answers(self, timeout: float | None) -> Iterator[tuple[_Attempt, Any]]:
         """Tasks that came to an end since the last look."""
         for worker in self.wait(list(self._busy), LOOK):
             job = self._busy.pop(worker)

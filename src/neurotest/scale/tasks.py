@@ -1,15 +1,47 @@
-"""What runs inside a worker: it keeps what tasks share, does one task after the other, and answers with bytes."""
+"""What runs inside a worker: it keeps what tasks share, does one task after the other, and answers with bytes.
+
+What can be opened again where it arrives travels as its description. A class says so with `__reduce_for_worker__`, which gives
+what `__reduce__` would. It is not `__reduce__` because copies made in one process must stay copies.
+"""
 
 from __future__ import annotations
 
+import io
 import os
+import pickle
 import traceback
 from collections.abc import Callable
+from typing import Any
 
-from neurotest.errors import NeurotestError
-from neurotest.scale.pickling import pack, unpack
+from neurotest.errors import BadInput, NeurotestError
 
-KEPT = 2  # shared objects that stay loaded
+
+class _Pickler(pickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        ship = None if isinstance(thing, type) else getattr(type(thing), "__reduce_for_worker__", None)
+        return NotImplemented if ship is None else ship(thing)
+
+
+def pack(thing: Any) -> bytes:
+    """The object as bytes for a worker."""
+    stream = io.BytesIO()
+    try:
+        _Pickler(stream, protocol=pickle.HIGHEST_PROTOCOL).dump(thing)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise BadInput(
+            "unsupported",
+            "workers",
+            f"the work cannot be sent to a worker ({error}): name the target and the data by a spec that workers can open "
+            "(py:FILE:CALLABLE, npz:FILE, dir:FOLDER), or use one worker.",
+        ) from error
+    return stream.getvalue()
+
+
+def unpack(content: bytes) -> Any:
+    return pickle.loads(content)
+
+
+SHARED_OBJECTS_LOADED = 2  # shared objects that stay loaded
 DONE, FAILED = "done", "failed"
 
 
@@ -32,7 +64,7 @@ class TaskRunner:
 
     def _load(self, key: str, fetch: Callable[[], bytes]) -> object:
         if key not in self._shared:
-            while len(self._shared) >= KEPT:
+            while len(self._shared) >= SHARED_OBJECTS_LOADED:
                 del self._shared[next(iter(self._shared))]
             self._shared[key] = unpack(fetch())
         return self._shared[key]

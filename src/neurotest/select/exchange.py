@@ -30,7 +30,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.runs import codec
 from neurotest.runs.export import cell
-from neurotest.runs.folder import RunFile, own
+from neurotest.runs.folder import RunFile, declare
 from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.quantities import OFF, RIGHT, kept
@@ -39,7 +39,7 @@ from neurotest.target.outputs import Bins
 
 Entry = dict[str, Any]  # as JSON holds it
 FACTS = "adaptive.npz"  # the scan
-own(r"adaptive\.npz")
+declare(r"adaptive\.npz")
 # The first round, in runs of earlier versions all there were; later ones are rows (`run.add_round`).
 ROUNDS = "adaptive rounds"
 FORMATS = ("csv", "folder", "label-studio")
@@ -203,7 +203,7 @@ def export(run_path: str | Path, form: str, out: str | Path, *, method: str | No
 
 
 def _write_csv(chosen: list[_Pick], out: Path) -> None:
-    with files.whole(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
+    with files.atomic_write(out) as part, open(part, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)
         writer.writerows(pick.row("" if pick.image is None else str(pick.image)) for pick in chosen)
@@ -214,7 +214,7 @@ def _write_folder(shown: list[_Pick], classes: list[str], out: Path) -> None:
 
     A table says where each was put, so that a folder in which nobody moved anything is known for one.
     """
-    with files.whole_folder(out) as part:
+    with files.atomic_folder(out) as part:
         for name in classes if len(classes) <= FOLDERS else ():
             (part / as_folder(name)).mkdir(exist_ok=True)
         with open(part / EXPORTED, "w", newline="", encoding="utf-8", errors="backslashreplace") as file:

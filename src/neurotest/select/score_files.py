@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neurotest.errors import BadInput
-from neurotest.runs.folder import LARGEST, own
+from neurotest.runs.folder import LARGEST, declare
 from neurotest.runs.store import Run
 
 FOLDER = "scores"
-OURS = own(rf"{FOLDER}/[0-9]{{8,}}\.parquet", FOLDER)
+OURS = declare(rf"{FOLDER}/[0-9]{{8,}}\.parquet", FOLDER)
 Ints = NDArray[np.int64]
 
 

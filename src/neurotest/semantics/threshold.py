@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from neurotest import checks, rng
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import atomic_write, cache_dir
 from neurotest.levels import levels_of
 from neurotest.mutate.base import Draws, Mutations
 from neurotest.mutate.chain import Mutation, draws_of
@@ -224,5 +224,5 @@ def _stored(place: Path, names: Sequence[str]) -> list[NDArray[Any]]:
 def _store(place: Path, arrays: dict[str, NDArray[Any]]) -> None:
     from safetensors.numpy import save_file
 
-    with suppress(BadInput), whole(place) as part:  # a cache that cannot be written costs time only
+    with suppress(BadInput), atomic_write(place) as part:  # a cache that cannot be written costs time only
         save_file(arrays, part)

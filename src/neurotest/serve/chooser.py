@@ -1,15 +1,23 @@
-"""The adaptive selector in a process of its own, so that the page answers at once while it learns from the last labels."""
+"""What works beside the labelling page, so that it answers at once: the thread that has the run open, and the selector.
+
+The adaptive selector learns from the last labels in a process of its own. Everything about the run is asked of one thread, people
+before chores.
+"""
 
 from __future__ import annotations
 
+import itertools
 import os
+import queue
 import signal
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,3 +159,45 @@ class Selector:
             },
             "go_on": advice.go_on, "advice": advice.reason, "threshold": stop,
         }  # fmt: skip
+
+
+Answer = TypeVar("Answer")
+PERSON, CHORE, END = 0, 1, 2
+
+
+class Owner:
+    """Runs functions one after the other in a thread of its own, where SQLite's connection lives."""
+
+    def __init__(self) -> None:
+        self._waiting: queue.PriorityQueue[tuple[int, int, Callable[[], Any] | None, Future[Any]]] = queue.PriorityQueue()
+        self._count = itertools.count()
+        self._thread = threading.Thread(target=self._work, name="neurotest-owner", daemon=True)
+        self._thread.start()
+
+    def ask(self, work: Callable[[], Answer]) -> Answer:
+        """What the work gives, or raises, once it is its turn."""
+        future: Future[Answer] = Future()
+        self._waiting.put((PERSON, next(self._count), work, future))
+        return future.result()
+
+    def later(self, work: Callable[[], Any]) -> None:
+        """When nobody waits; what it raises is nobody's."""
+        self._waiting.put((CHORE, next(self._count), work, Future()))
+
+    def end(self, last: Callable[[], Any]) -> None:
+        """Do this after everything else, and stop."""
+        future: Future[Any] = Future()
+        self._waiting.put((END, next(self._count), last, future))
+        self._waiting.put((END, next(self._count), None, Future()))
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C: the thread goes on until the process ends
+            future.result()
+
+    def _work(self) -> None:
+        while True:
+            _, _, work, future = self._waiting.get()
+            if work is None:
+                return
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)

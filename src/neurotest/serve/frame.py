@@ -21,15 +21,15 @@ from fastapi.responses import JSONResponse, Response
 
 from neurotest import __version__
 from neurotest.errors import BadInput, spelled
-from neurotest.serve.access import Access
-from neurotest.serve.gate import Gate
-from neurotest.serve.models import Problem
-from neurotest.serve.refusals import Missing, Taken
+from neurotest.serve.gate import CONNECTION_BURST, OWNERS, STRANGERS, Access, Connection, Gate
+from neurotest.serve.models import Missing, Problem, Taken
 
 STATIC = (
     "base.css", "page.css", "api.js", "chart.js", "classes.js", "grid.js", "label.js", "live.js", "media.js", "quantity.js",
 )  # fmt: skip
 KINDS = {".js": "text/javascript", ".css": "text/css", ".html": "text/html"}
+PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "an image"}}
+WAV: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "audio"}}
 PORTS = range(8731, 8741)  # tried in turn, so that a server that starts again is found where it was
 LEADING = """<!doctype html><meta charset="utf-8"><title>neurotest</title><meta name="referrer" content="no-referrer">
 <meta http-equiv="refresh" content="0; url={url}"><a href="{url}">neurotest</a>
@@ -56,18 +56,18 @@ def application(title: str, page: str, summary: str) -> FastAPI:
 
     @app.get("/", include_in_schema=False)
     def index() -> Response:
-        return file(page)
+        return _static_file(page)
 
     @app.get("/static/{name}", include_in_schema=False)
     def static(name: str) -> Response:
         if name not in STATIC:
             raise Missing("not-found", "file", "there is no such file.")
-        return file(name)
+        return _static_file(name)
 
     return app
 
 
-def file(name: str) -> Response:
+def _static_file(name: str) -> Response:
     """A file of this package; `base.css` is the style sheet of the reports."""
     package, place = ("neurotest.report", "templates/style.css") if name == "base.css" else (__package__, f"static/{name}")
     content = (resources.files(str(package)) / place).read_bytes()
@@ -113,15 +113,13 @@ def serve(app: FastAPI, access: Access, listener: socket.socket, *, browser: boo
     """Answer until somebody stops it, and open the page."""
     import uvicorn
 
-    from neurotest.serve import places
-
     config = uvicorn.Config(
-        Gate(app, access), log_level="warning", access_log=False, server_header=False, lifespan="off", http=places.Connection,
-        ws="none", loop="asyncio", limit_concurrency=places.STRANGERS + places.KNOWN, backlog=places.BURST, timeout_keep_alive=30,
+        Gate(app, access), log_level="warning", access_log=False, server_header=False, lifespan="off", http=Connection,
+        ws="none", loop="asyncio", limit_concurrency=STRANGERS + OWNERS, backlog=CONNECTION_BURST, timeout_keep_alive=30,
         timeout_graceful_shutdown=3, h11_max_incomplete_event_size=1 << 15,
     )  # fmt: skip
     # uvicorn passes an interrupt on when all is closed
-    with opened(access) if browser else nullcontext(), suppress(KeyboardInterrupt):
+    with _opened(access) if browser else nullcontext(), suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -137,7 +135,7 @@ def announce(access: Access, run: str, *, as_json: bool) -> None:
 
 
 @contextmanager
-def opened(access: Access) -> Iterator[None]:
+def _opened(access: Access) -> Iterator[None]:
     """The page in a browser, from a thread, since some browsers hold up whoever starts them.
 
     Every user of the machine can read command lines. So the browser is given a file that only this user can read, and which leads

@@ -6,7 +6,7 @@ import io
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Query
 from fastapi.responses import Response
@@ -15,20 +15,17 @@ from neurotest import __version__
 from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.serve import frame, models
-from neurotest.serve.access import Access
-from neurotest.serve.chooser import Chooser
+from neurotest.serve.chooser import Chooser, Owner
+from neurotest.serve.gate import Access
 from neurotest.serve.labelling import Labelling
-from neurotest.serve.owner import Owner
+from neurotest.serve.models import Missing
 from neurotest.serve.quantities import Quantities, open_labelling
-from neurotest.serve.refusals import Missing
 
-PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "the input as a picture"}}
-SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "the input as a sound"}}
 SUMMARY = "Labels for an adaptive selection: the next input, answers, undo, a grid, progress, exports."
 Format = Literal["csv", "folder", "label-studio"]
 
 
-def application(path: Path, labelling: Labelling, owner: Owner, by: str = "") -> FastAPI:
+def _application(path: Path, labelling: Labelling, owner: Owner, by: str = "") -> FastAPI:
     """Every answer about the run is given by its owner."""
     app = frame.application("neurotest label", "label.html", SUMMARY)
     target = str(labelling.run["config"].get("target", ""))
@@ -55,7 +52,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
         """Labels and faults so far, beside random, what the next batch promises, and how many faults are left."""
         return owner.ask(labelling.progress)
 
-    @app.get("/api/inputs/{position}/picture", response_class=Response, responses=PNG)
+    @app.get("/api/inputs/{position}/picture", response_class=Response, responses=frame.PNG)
     def get_picture(position: models.Position) -> Response:
         """One input of the pool."""
         if position >= len(pictures.contents) or not pictures.has(position):
@@ -63,7 +60,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
         shown = pictures.shown(position)
         return Response(shown.content, media_type=shown.kind, headers={"cache-control": "private, max-age=3600"})
 
-    @app.get("/api/inputs/{position}/sound", response_class=Response, responses=SOUND)
+    @app.get("/api/inputs/{position}/sound", response_class=Response, responses=frame.WAV)
     def get_sound(position: models.Position) -> Response:
         """One input of the pool, to be played."""
         known = position < len(pictures.contents) and pictures.has(position)
@@ -79,7 +76,7 @@ def _add_reading(app: FastAPI, labelling: Labelling, owner: Owner, about: dict[s
     @app.get("/api/export", response_class=Response, responses={200: {"content": {"text/csv": {}, "application/zip": {}}}})
     def get_export(form: Annotated[Format, Query(alias="format")] = "csv") -> Response:
         """Everything that was handed out so far, with its labels: a table, or an archive of a folder or of Label Studio tasks."""
-        name, kind, content = exported(path, form)
+        name, kind, content = _exported(path, form)
         return Response(content, media_type=kind, headers={"content-disposition": f'attachment; filename="{name}"'})
 
 
@@ -127,7 +124,7 @@ def _add_answering(app: FastAPI, labelling: Labelling, owner: Owner) -> None:
         return owner.ask(lambda: labelling.answer_grid(body.holder, body.right, body.wrong, body.by))
 
 
-def exported(path: Path, form: Format) -> tuple[str, str, bytes]:
+def _exported(path: Path, form: Format) -> tuple[str, str, bytes]:
     """Name, kind and content of what `neurotest export --all` writes."""
     from neurotest.select.exchange import export
 
@@ -160,7 +157,7 @@ def run(
     numbers = isinstance(labelling, Quantities)  # their order is known: no selector learns beside the page
     chooser = None if numbers else Chooser(path, lambda answer: owner.later(lambda: labelling.take(answer)))
     try:
-        app = owner.ask(lambda: application(path, labelling, owner, by))
+        app = owner.ask(lambda: _application(path, labelling, owner, by))
         access = owner.ask(lambda: Access.of(str(labelling.run["id"]), listener.getsockname()[1]))
         owner.ask(lambda: labelling.start(chooser.ask if chooser else lambda request: None, owner.later))
         frame.announce(access, str(path), as_json=as_json)

@@ -20,11 +20,10 @@ from neurotest.runs.rows import InputRow, LabelRow
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.stored import SETTINGS, facts_of
 from neurotest.select.exchange import classes_of, rounds_of
-from neurotest.serve.chooser import Choice, Request
-from neurotest.serve.media import Pictures, class_words
-from neurotest.serve.refusals import Taken
+from neurotest.serve.chooser import Choice, Entry, Request
+from neurotest.serve.media import PoolMedia, class_words
+from neurotest.serve.models import Taken
 
-Entry = dict[str, Any]
 ROUND = 20  # labels between two choices, at most
 LEASE = 120.0  # seconds for which an input is kept for whoever looks at it; the page asks for more while it is open
 GRID = 30  # inputs that are looked at together
@@ -88,7 +87,7 @@ class Labelling:
         self.classes = classes
         if not len(rows) or self.predicted.min() < 0 or self.predicted.max() >= len(self.classes):
             raise BadInput("damaged", "ranking", f"{run.path} lacks what the network says of its inputs: it is damaged.")
-        self.pictures = Pictures(run, self.contents, bounds, pool)
+        self.pictures = PoolMedia(run, self.contents, bounds, pool)
         self.labels: dict[int, LabelRow] = {row.position: row for row in run.labels()}
         self.leases: dict[int, tuple[str, float]] = {r.position: (r.holder, r.until) for r in run.leases(self.clock())}
         if not any(map(self.pictures.has, range(len(rows)))):

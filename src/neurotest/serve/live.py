@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import time
 from dataclasses import dataclass
@@ -13,38 +14,96 @@ import numpy as np
 from jinja2 import TemplateError
 from numpy.typing import NDArray
 
+from neurotest import registry
 from neurotest.audio import difference, is_audio, wav
+from neurotest.campaign.believed import sentence
 from neurotest.campaign.families import Families, families
 from neurotest.campaign.result import class_name
 from neurotest.campaign.shrink import shrunk_of
-from neurotest.campaign.status import control_of, tally_of
+from neurotest.campaign.status import believed_of, control_of, tally_of
 from neurotest.campaign.store import Store, StoredMutant
 from neurotest.errors import BadInput, command, spelled
-from neurotest.generate.fuzz.mutants import Key
-from neurotest.report.pictures import bounds_of
-from neurotest.report.rendering import environment
-from neurotest.report.section import Conclusion, Section, sections
+from neurotest.generate.fuzz.mutants import Key, Tally
+from neurotest.mutate.chain import Chain, words
+from neurotest.report.pictures import apart, bounds_of
+from neurotest.report.section import Conclusion, Section, block_of, sections
 from neurotest.runs import codec, lock
-from neurotest.runs.plain import dumps
+from neurotest.runs.rows import dumps
 from neurotest.runs.store import UNFIT, Run
-from neurotest.serve.facts import budget_words, caution, change_words, judged_by, random_words
-from neurotest.serve.media import LARGEST, WAV, Shown, apart, differing, picture, times_of
-from neurotest.serve.refusals import Missing
+from neurotest.serve.media import LARGEST, WAV, Media, differing, picture, times_of
+from neurotest.serve.models import Missing
+
+CAUTION = (
+    "A fault says that the network's answer changed, or is not the seed's label. Whether a person would still give the picture "
+    "that label is for you to see."
+)
+BUDGETS = {
+    "iterations": "turns of seeds", "forwards": "forward passes", "seconds": "seconds", "outputs": "outputs", "faults": "faults",
+}  # fmt: skip
+DEGREES = re.compile(r"(\brotation -?[\d.e+-]+)")
+MOVES = re.compile(r"(\b(?:translation|shift) -?[\d.e+-]+ -?[\d.e+-]+)")
+LEVELS = re.compile(r"(\bbrightness )(-?[\d.e+-]+)")
+
+
+def caution(run: Run) -> str:
+    """What faults do not say, as the report has it, and what share of them is believed valid, where the run tells."""
+    judged = sentence(believed_of(run))
+    return f"{CAUTION} Judged without a person, {judged}." if judged else CAUTION
+
+
+def random_words(tally: Tally, control: Tally) -> str:
+    """How much the control has looked at."""
+    if tally.forwards == control.forwards:
+        return "with as many forward passes"
+    return f"with {control.forwards:,} forward passes"
+
+
+def budget_words(run: Run, tally: Tally) -> list[tuple[str, str]]:
+    """How much of each limit is spent: (name, share)."""
+    budget = run["budget"] if "budget" in run else run["config"].get("budget")
+    counts = tally.counts()
+    limits = budget.items() if isinstance(budget, dict) else ()
+    return [
+        (f"of the budget: {counts[name]:,.0f} of {limit:,.0f} {BUDGETS[name]}", f"{min(1.0, counts[name] / limit):.0%}")
+        for name, limit in limits
+        if name in BUDGETS and name in counts and isinstance(limit, int | float) and limit > 0
+    ]
+
+
+def change_words(run: Run, chain: Chain) -> str:
+    """A chain with its units: degrees in every set of mutations; levels of 255 and pixels where it counts them."""
+    text = DEGREES.sub(r"\1°", words(chain))
+    options = run["config"].get("options")
+    mutations = str(options.get("mutations", "")) if isinstance(options, dict) else ""
+    if mutations.startswith(("rules", "deephunter")):
+        text = MOVES.sub(r"\1 of the size" if "units=image" in mutations else r"\1 pixels", text)
+        text = LEVELS.sub(r"\1\2 of 255", text)
+    return text
+
+
+def judged_by(oracle: str) -> str:
+    """An oracle and what it says of a fault."""
+    name = re.split(r"[:(]", oracle, maxsplit=1)[0]
+    if name not in registry.names("oracle"):
+        return oracle
+    first = re.split(r"[:;.](?:\s|$)", registry.find("oracle", name).summary, maxsplit=1)[0]
+    return f"{oracle}: {first[:1].lower()}{first[1:]}"
+
 
 Entry = dict[str, Any]
 CAMPAIGNS = ("fuzz", "merge", "swarm")
 BROWSED = ("families",)  # sections that the page shows in its own way
-WORDS = ("true", "predicted", "operator", "change", "root_file")  # where a search looks
+SEARCHED = ("true", "predicted", "operator", "change", "root_file")  # where a search looks
 VIEWS = ("seed", "fault", "difference", "shrunk")
 
 
-def key_text(key: Key) -> str:
+def _key_text(key: Key) -> str:
     """A family as a short word of an address."""
     return hashlib.blake2b(dumps(list(key)).encode(), digest_size=8).hexdigest()
 
 
 @dataclass(frozen=True)
-class Grouped:
+class _Grouped:
     """The families of a run at one moment."""
 
     changed: str
@@ -57,7 +116,7 @@ class Live:
 
     def __init__(self, path: Path, network: Any = None) -> None:
         self.path, self.network = path, network
-        self._grouped: Grouped | None = None
+        self._grouped: _Grouped | None = None
         self._parts: Entry = {"changed": "", "parts": []}
         self._parts_due = 0.0
         self._busy = threading.Lock()  # grouping and drawing are done once for all who ask
@@ -138,10 +197,11 @@ class Live:
         tally, control = tally_of(run), control_of(run)
         seeds = run.rows("SELECT count(*) FROM input")[0][0]
         numbers = [
-            ("faults", f"{tally.faults:,}"), ("fault families", f"{len(tally.families):,}"),
+            ("faults", f"{tally.faults:,}"),
+            ("fault families", f"{len(tally.families):,}"),
             ("seeds broken", f"{len(tally.roots):,} of {seeds:,}"),
             ("forward passes", f"{tally.counts().get('forwards', 0):,}"),
-        ]  # fmt: skip
+        ]
         if control is not None:
             numbers.append((f"families that random found {random_words(tally, control)}", f"{len(control.families):,}"))
         return numbers + budget_words(run, tally)
@@ -163,12 +223,12 @@ class Live:
 
     # -- families and faults
 
-    def grouped(self) -> Grouped:
+    def grouped(self) -> _Grouped:
         with self._busy, Run.open(self.path) as run:
             self._refuse_others()
             changed = self._changed(run, self._state(run))
             if self._grouped is None or self._grouped.changed != changed:
-                self._grouped = Grouped(changed, families(self.path), shrunk_of(run))
+                self._grouped = _Grouped(changed, families(self.path), shrunk_of(run))
             return self._grouped
 
     def _refuse_others(self) -> None:
@@ -179,28 +239,29 @@ class Live:
         """Families by true class, predicted class and mutation, and by words; the most frequent first."""
         group = self.grouped()
         rows = [(spelled(row), family) for row, family in zip(group.families.table(), group.families.families, strict=True)]
-        lists = {name: sorted({str(row[name]) for row, _ in rows}) for name in ("true", "predicted", "operator")}
+        lists = {
+            name: sorted({str(row[key]) for row, _ in rows})
+            for name, key in (("true", "true"), ("predicted", "predicted"), ("operators", "operator"))
+        }
         fitting = [
-            (row, family) for row, family in rows
+            (row, family)
+            for row, family in rows
             if all(not value or str(row[name]) == value for name, value in wanted.items())
-            and search.lower() in " ".join(str(row[name]) for name in WORDS).lower()
-        ]  # fmt: skip
+            and search.lower() in " ".join(str(row[name]) for name in SEARCHED).lower()
+        ]
         shown = [
             {
-                **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": key_text(family.key),
+                **{name: str(row[name]) for name in ("true", "predicted", "operator", "change")}, "key": _key_text(family.key),
                 "faults": row["faults"], "seeds": row["roots"], "fault": row["fault"], "linf": row["linf"],
                 "picture": row["file"] is not None, "shrunk": family.key in group.shrunk,
             }
             for row, family in fitting[offset : offset + limit]
         ]  # fmt: skip
-        return {
-            "total": len(fitting), "families": shown, "true": lists["true"], "predicted": lists["predicted"],
-            "operators": lists["operator"],
-        }  # fmt: skip
+        return {"total": len(fitting), "families": shown, **lists}
 
     def faults(self, key: str, offset: int, limit: int) -> Entry:
         """The faults of one family, those with a picture first, the smallest change first."""
-        named = [family.key for family in self.grouped().families.families if key_text(family.key) == key]
+        named = [family.key for family in self.grouped().families.families if _key_text(family.key) == key]
         if not named:
             raise Missing("not-found", "family", "there is no such family.")
         with Run.open(self.path) as run:
@@ -226,7 +287,7 @@ class Live:
             change, rate = change_words(run, mutant.chain), run.rate
         true, predicted = (class_name(one, classes or None) for one in mutant.family[:2])
         return {
-            "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": key_text(mutant.family),
+            "number": number, "true": true, "predicted": predicted, "operator": mutant.operator, "key": _key_text(mutant.family),
             "change": change, "oracle": mutant.oracle or "", "judged": judged_by(mutant.oracle or ""),
             "times": None if share is None else times_of(share), "seed": names.get(mutant.root, str(mutant.root)),
             "l0": mutant.distance[0], "l2": mutant.distance[1], "linf": mutant.distance[2], "pictures": views,
@@ -234,14 +295,14 @@ class Live:
             "shrunk": None if small is None else str(small["after"]),
         }  # fmt: skip
 
-    def picture(self, number: int, view: str) -> Shown:
+    def picture(self, number: int, view: str) -> Media:
         with Run.open(self.path) as run:
             shown = self._view(run, self._mutant(run, number), view)
         if shown is None:
             raise Missing("not-found", "picture", f"the run has no image {view!r} of fault {number}.")
         return shown
 
-    def sound(self, number: int, view: str) -> Shown:
+    def sound(self, number: int, view: str) -> Media:
         """What is heard of a fault, of its seed or of the fault when it was shrunk."""
         with Run.open(self.path) as run:
             mutant = self._mutant(run, number)
@@ -249,9 +310,9 @@ class Live:
             file = mutant.file if view == "fault" else None if small is None else small["file"]
             seed = _seed(run, mutant.root) if view == "seed" else None
             if file is not None and codec.is_wav(file):
-                return Shown(WAV, file.read(LARGEST))
+                return Media(WAV, file.read(LARGEST))
             if seed is not None and is_audio(seed.dtype, seed.shape) and run.rate is not None:
-                return Shown(WAV, wav(seed, run.rate))
+                return Media(WAV, wav(seed, run.rate))
         raise Missing("not-found", "sound", f"the run has no audio {view!r} of fault {number}.")
 
     def _mutant(self, run: Run, number: int) -> StoredMutant:
@@ -260,7 +321,7 @@ class Live:
             raise Missing("not-found", "fault", f"there is no fault {number}.")
         return mutants[0]
 
-    def _view(self, run: Run, mutant: StoredMutant, view: str) -> Shown | None:
+    def _view(self, run: Run, mutant: StoredMutant, view: str) -> Media | None:
         if view == "shrunk":
             small = shrunk_of(run).get(mutant.family)
             file = None if small is None else small["file"]
@@ -268,7 +329,7 @@ class Live:
             file = mutant.file
         if view in ("fault", "shrunk"):
             shown = None if file is None else codec.picture(file)
-            return None if shown is None else Shown("image/png", shown.read(LARGEST))
+            return None if shown is None else Media("image/png", shown.read(LARGEST))
         seed = _seed(run, mutant.root)
         if seed is None or not codec.viewable(seed):
             return None
@@ -301,12 +362,8 @@ def _content(section: Section, run: Run) -> Entry | None:
 
 
 def _part(section: Section, run: Run) -> Entry | None:
-    content = _content(section, run)
-    if content is None:
-        return None
     try:
-        template = environment().get_template(section.template)
-        html = template.render({"config": run["config"], "summary": run["summary"], **content})
+        block = block_of(section, run)
     except (BadInput, TemplateError, *UNFIT):
         return None
-    return {"name": section.name, "title": str(content.get("title", section.title)), "html": html}
+    return None if block is None else {"name": block.name, "title": block.title, "html": block.html}

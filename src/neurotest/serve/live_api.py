@@ -9,12 +9,10 @@ from fastapi import FastAPI, Query
 from fastapi.responses import Response
 
 from neurotest.serve import frame, models
-from neurotest.serve.access import Access
+from neurotest.serve.gate import Access
 from neurotest.serve.live import Live
-from neurotest.serve.sidejobs import Jobs
+from neurotest.serve.sidejobs import SideJobs
 
-SOUND: dict[int | str, dict[str, Any]] = {200: {"content": {"audio/wav": {}}, "description": "a sound"}}
-PNG: dict[int | str, dict[str, Any]] = {200: {"content": {"image/png": {}}, "description": "a picture"}}
 HTML: dict[int | str, dict[str, Any]] = {200: {"content": {"text/html": {}}, "description": "a page of its own"}}
 SUMMARY = "A run while it is written: how it stands, its fault families, its faults, and jobs that explain or shrink them."
 # An explanation is a page of its own: no script, no request, pictures and styles inside it.
@@ -28,7 +26,7 @@ JobId = Annotated[str, models.Field(pattern=r"^[0-9a-f]{8}$")]
 Key = Annotated[str, models.Field(pattern=r"^[0-9a-f]{16}$")]
 
 
-def application(live: Live, jobs: Jobs) -> FastAPI:
+def _application(live: Live, jobs: SideJobs) -> FastAPI:
     app = frame.application("neurotest serve", "live.html", SUMMARY)
 
     @app.get("/api/state", response_model=models.State)
@@ -36,7 +34,7 @@ def application(live: Live, jobs: Jobs) -> FastAPI:
         """How the run stands, in a sentence and in numbers."""
         return live.state()
 
-    @app.get("/api/sections", response_model=models.Parts)
+    @app.get("/api/sections", response_model=models.ReportSections)
     def get_sections() -> object:
         """The sections of the report that what the run holds by now is enough for, as HTML."""
         return live.parts()
@@ -64,32 +62,32 @@ def _add_faults(app: FastAPI, live: Live) -> None:
         """One fault: what it was, what it is taken for, what was done to it."""
         return live.fault(number)
 
-    @app.get("/api/faults/{number}/{view}", response_class=Response, responses=PNG)
+    @app.get("/api/faults/{number}/{view}", response_class=Response, responses=frame.PNG)
     def get_picture(number: models.Position, view: Literal["seed", "fault", "difference", "shrunk"]) -> Response:
         """The seed, the fault, their difference (`times` of the fault as large), or the smallest change of the family."""
         shown = live.picture(number, view)
         return Response(shown.content, media_type=shown.kind)
 
-    @app.get("/api/faults/{number}/{view}/sound", response_class=Response, responses=SOUND)
+    @app.get("/api/faults/{number}/{view}/sound", response_class=Response, responses=frame.WAV)
     def get_sound(number: models.Position, view: Literal["seed", "fault", "shrunk"]) -> Response:
         """The same to be played, where inputs are sound."""
         heard = live.sound(number, view)
         return Response(heard.content, media_type=heard.kind)
 
 
-def _add_jobs(app: FastAPI, live: Live, jobs: Jobs) -> None:
-    @app.get("/api/jobs", response_model=models.Jobs)
+def _add_jobs(app: FastAPI, live: Live, jobs: SideJobs) -> None:
+    @app.get("/api/jobs", response_model=models.JobList)
     def get_jobs() -> object:
         """Jobs of this run, and how they stand."""
         return {"jobs": [job.to_dict() for job in jobs.list()]}
 
-    @app.post("/api/jobs", response_model=models.Job, status_code=202)
+    @app.post("/api/jobs", response_model=models.JobStatus, status_code=202)
     def post_job(body: models.Starting) -> object:
         """Explain a fault, or look for the smallest change of its family; at most eight wait."""
         live.fault(body.fault)
         return jobs.start(body.kind, body.fault).to_dict()
 
-    @app.get("/api/jobs/{number}", response_model=models.Job)
+    @app.get("/api/jobs/{number}", response_model=models.JobStatus)
     def get_job(number: JobId) -> object:
         """One job."""
         return jobs.find(number).to_dict()
@@ -106,12 +104,12 @@ def run(
 ) -> None:  # fmt: skip
     """Serve the live page of a run until somebody stops it."""
     live = Live(path, network)
-    jobs = Jobs(path, network, train)
+    jobs = SideJobs(path, network, train)
     listener = frame.listening(port)
     access = Access.of(live.id, listener.getsockname()[1])
     try:
         frame.announce(access, str(path), as_json=as_json)
-        frame.serve(application(live, jobs), access, listener, browser=browser)
+        frame.serve(_application(live, jobs), access, listener, browser=browser)
     finally:
         jobs.close()
         listener.close()

@@ -25,7 +25,7 @@ TIMES = (1, 2, 5, 10, 20, 50, 100)  # how many times as large differences are dr
 
 
 @dataclass(frozen=True)
-class Shown:
+class Media:
     """What a browser gets."""
 
     kind: str
@@ -35,7 +35,7 @@ class Shown:
 PNG, WAV = "image/png", "audio/wav"
 
 
-def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
+def _kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     """How such inputs are shown; of sound there is a picture, too."""
     if is_audio(dtype, shape):
         return WAV
@@ -48,16 +48,13 @@ def kind_of(dtype: Any, shape: tuple[int, ...]) -> str:
     )
 
 
-def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Shown:
-    from PIL import Image
-
-    grey = codec.view(x, bounds)
+def picture(x: NDArray[Any], bounds: tuple[float, float] = (0.0, 1.0)) -> Media:
     out = io.BytesIO()
-    Image.fromarray(np.ascontiguousarray(grey[0] if grey.shape[0] == 1 else grey.transpose(1, 2, 0))).save(out, format="PNG")
-    return Shown(PNG, out.getvalue())
+    codec.pil_image(codec.view(x, bounds)).save(out, format="PNG")
+    return Media(PNG, out.getvalue())
 
 
-class Pictures:
+class PoolMedia:
     """The inputs of a pool as pictures: those that the run stores, the others out of the pool, if it can be read and is the
     same."""
 
@@ -71,10 +68,8 @@ class Pictures:
         try:
             self.source = stored_data(run, stored_source(run, run["config"].get("pool"), pool, "pool"))
             if len(self.source) < len(contents):
-                raise BadInput(
-                    "wrong-count", "pool", f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}."
-                )
-            self.kind = kind_of(self.source.dtype, self.source.shape)
+                raise BadInput("changed", "pool", f"{self.source.what} has {len(self.source)} inputs, the run {len(contents)}.")
+            self.kind = _kind_of(self.source.dtype, self.source.shape)
         except BadInput as error:
             if pool is not None:
                 raise
@@ -95,27 +90,18 @@ class Pictures:
             )
         return np.asarray(x[0])
 
-    def shown(self, position: int) -> Shown:
+    def shown(self, position: int) -> Media:
         if (file := self.files.get(position)) is not None and (stored := codec.picture(file)) is not None:
-            return Shown(PNG, stored.read(LARGEST))
+            return Media(PNG, stored.read(LARGEST))
         return picture(self.read(position), self.bounds)
 
-    def heard(self, position: int) -> Shown | None:
+    def heard(self, position: int) -> Media | None:
         """The sound; None where inputs are something else."""
         if self.kind != WAV:
             return None
         if (file := self.files.get(position)) is not None and codec.is_wav(file):
-            return Shown(WAV, file.read(LARGEST))
-        return None if self.rate is None else Shown(WAV, wav(self.read(position), self.rate))
-
-
-def apart(x: NDArray[Any], seed: NDArray[Any], bounds: tuple[float, float]) -> NDArray[np.float64] | None:
-    """How far each value lies from the seed's, as a share of the range; None where the two cannot be compared."""
-    if x.shape != seed.shape or x.dtype != seed.dtype or x.ndim != 3:
-        return None
-    low, high = (0.0, 255.0) if x.dtype == np.uint8 else bounds
-    share: NDArray[np.float64] = np.abs(x.astype(np.float64) - seed.astype(np.float64)) / ((high - low) or 1.0)
-    return share
+            return Media(WAV, file.read(LARGEST))
+        return None if self.rate is None else Media(WAV, wav(self.read(position), self.rate))
 
 
 def times_of(share: NDArray[np.float64]) -> int:
@@ -124,7 +110,7 @@ def times_of(share: NDArray[np.float64]) -> int:
     return max((times for times in TIMES if times * largest <= 1), default=1)
 
 
-def differing(share: NDArray[np.float64]) -> Shown:
+def differing(share: NDArray[np.float64]) -> Media:
     """How far each value lies from the seed's, `times_of` as large."""
     return picture(np.minimum(times_of(share) * share, 1).astype(np.float32))
 

@@ -6,7 +6,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from neurotest.errors import spelled
+from neurotest.errors import BadInput, spelled
+
+
+class Taken(BadInput):
+    """Somebody else has, or had, this input."""
+
+
+class Missing(BadInput):
+    """The run has no such thing."""
+
 
 Holder = Annotated[str, Field(pattern=r"^[0-9a-f]{8,32}$", description="One tab of a browser; it makes up its own name.")]
 Position = Annotated[int, Field(ge=0, le=2**53 - 1, description="Where the input stands in the pool.")]
@@ -14,11 +23,11 @@ Class = Annotated[int, Field(ge=0, le=2**31 - 1, description="The number of a cl
 Who = Annotated[str, Field(max_length=100, pattern=r"^[^\x00-\x1f\x7f]*$", description="Who labels.")]
 
 
-class Body(BaseModel):
+class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Answer(BaseModel):
+class _Answer(BaseModel):
     """What is answered; names in it need not be UTF-8, and are spelled out."""
 
     @model_validator(mode="before")
@@ -27,17 +36,17 @@ class Answer(BaseModel):
         return spelled(value)
 
 
-class Problem(Answer):
+class Problem(_Answer):
     """Why a request was refused, in a sentence."""
 
     detail: str
 
 
-class Asking(Body):
+class Asking(_Body):
     holder: Holder
 
 
-class Answering(Body):
+class Answering(_Body):
     """label null: cannot tell or, with valid false, no valid input. value, mark: of a quantity, in place of a label."""
 
     holder: Holder
@@ -49,22 +58,22 @@ class Answering(Body):
     by: Who = ""
 
 
-class Skipping(Body):
+class Skipping(_Body):
     holder: Holder
     position: Position
 
 
-class Undoing(Body):
+class Undoing(_Body):
     holder: Holder
     by: Who = ""
 
 
-class GridAsking(Body):
+class GridAsking(_Body):
     holder: Holder
     predicted: Class | None = None
 
 
-class GridAnswering(Body):
+class GridAnswering(_Body):
     """right: inputs the network is right about; wrong: inputs it is wrong about."""
 
     holder: Holder
@@ -73,20 +82,20 @@ class GridAnswering(Body):
     by: Who = ""
 
 
-class Shown(Answer):
+class ShownInput(_Answer):
     position: int
     name: str | None
     picture: str
 
 
-class Next(Answer):
+class Next(_Answer):
     """state: `show`, `choosing` (ask again in a moment) or `done` (nothing is left that could be shown)."""
 
     state: Literal["show", "choosing", "done"]
-    input: Shown | None
+    input: ShownInput | None
 
 
-class Stored(Answer):
+class Stored(_Answer):
     """fault: whether the network says something else; null where there is no class."""
 
     position: int
@@ -94,26 +103,26 @@ class Stored(Answer):
     labels: int
 
 
-class Skipped(Answer):
+class Skipped(_Answer):
     position: int
 
 
-class Undone(Answer):
+class Undone(_Answer):
     undone: list[int]
     labels: int
 
 
-class Held(Answer):
+class Held(_Answer):
     held: list[int]
 
 
-class Grid(Answer):
+class Grid(_Answer):
     predicted: int
     name: str
-    inputs: list[Shown]
+    inputs: list[ShownInput]
 
 
-class GridStored(Answer):
+class GridStored(_Answer):
     """to_name: how many of the wrong ones wait to be named, one by one."""
 
     stored: int
@@ -121,7 +130,7 @@ class GridStored(Answer):
     labels: int
 
 
-class Guess(Answer):
+class Guess(_Answer):
     """chance: how probable the selector thinks it is that the network is wrong here."""
 
     predicted: int
@@ -130,7 +139,7 @@ class Guess(Answer):
     answer: float | None = None
 
 
-class Quantity(Answer):
+class Quantity(_Answer):
     """The range that the quantity lies in, how far an answer may be off, and the method whose order inputs come in."""
 
     low: float
@@ -139,7 +148,7 @@ class Quantity(Answer):
     order: str
 
 
-class About(Answer):
+class About(_Answer):
     """quantity: what is asked for in place of a class."""
 
     run: str
@@ -153,7 +162,7 @@ class About(Answer):
     note: str
 
 
-class Progress(Answer):
+class Progress(_Answer):
     """fault_at: which labels, counted from 1 in the order they came, showed a fault. standing: what the selector says."""
 
     labels: int
@@ -174,19 +183,19 @@ class Progress(Answer):
     looking: int
 
 
-class Step(Answer):
+class NextStep(_Answer):
     """What to do next, and the command that does it."""
 
     purpose: str
     command: str
 
 
-class Number(Answer):
+class Number(_Answer):
     name: str
     value: str
 
 
-class State(Answer):
+class State(_Answer):
     """How a run stands. changed: differs from the last answer's when there is something new to fetch."""
 
     run: str
@@ -196,14 +205,14 @@ class State(Answer):
     changed: str
     sentence: str
     bad: bool
-    steps: list[Step]
+    steps: list[NextStep]
     numbers: list[Number]
     browsable: bool
     note: str
     caution: str
 
 
-class Part(Answer):
+class ReportSection(_Answer):
     """A section of the report."""
 
     name: str
@@ -211,14 +220,14 @@ class Part(Answer):
     html: str
 
 
-class Parts(Answer):
+class ReportSections(_Answer):
     """changed: what the state said when they were drawn."""
 
     changed: str
-    parts: list[Part]
+    parts: list[ReportSection]
 
 
-class Family(Answer):
+class FamilyRow(_Answer):
     true: str
     predicted: str
     operator: str
@@ -232,17 +241,17 @@ class Family(Answer):
     shrunk: bool
 
 
-class FamilyList(Answer):
+class FamilyList(_Answer):
     """total: how many fit; the lists are what there is to filter by."""
 
     total: int
-    families: list[Family]
+    families: list[FamilyRow]
     true: list[str]
     predicted: list[str]
     operators: list[str]
 
 
-class FaultRow(Answer):
+class FaultRow(_Answer):
     number: int
     root: int
     change: str
@@ -251,12 +260,12 @@ class FaultRow(Answer):
     picture: bool
 
 
-class FaultList(Answer):
+class FaultList(_Answer):
     total: int
     faults: list[FaultRow]
 
 
-class Fault(Answer):
+class Fault(_Answer):
     """judged: what the oracle compared. times: how many times as large the difference is drawn."""
 
     number: int
@@ -277,12 +286,12 @@ class Fault(Answer):
     shrunk: str | None
 
 
-class Starting(Body):
+class Starting(_Body):
     kind: Literal["explain", "shrink"]
     fault: Position
 
 
-class Job(Answer):
+class JobStatus(_Answer):
     id: str
     kind: Literal["explain", "shrink"]
     fault: int
@@ -291,5 +300,5 @@ class Job(Answer):
     page: str | None
 
 
-class Jobs(Answer):
-    jobs: list[Job]
+class JobList(_Answer):
+    jobs: list[JobStatus]

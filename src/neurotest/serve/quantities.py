@@ -12,7 +12,8 @@ from neurotest.data.objects import AnyData
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select.quantities import OFF, RIGHT, Quantity, kept
-from neurotest.serve.labelling import Entry, Labelling
+from neurotest.serve.chooser import Entry
+from neurotest.serve.labelling import Labelling
 
 
 class Quantities(Labelling):

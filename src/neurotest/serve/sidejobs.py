@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any, Literal
 
 from neurotest.errors import BadInput, NeurotestError
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.store import Run
 from neurotest.scale.start import pipe, start_process
-from neurotest.serve.refusals import Missing, Taken
+from neurotest.serve.models import Missing, Taken
 
 JOB, PAGE = "job.json", "explanation.html"
-OURS = own(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")
-LARGEST = 1 << 26  # bytes of an explanation
-MOST = 8  # jobs that wait or run
+OURS = declare(r"jobs/serve-(?P<id>[0-9a-f]{8})/(job\.json|explanation\.html)")
+MAX_PAGE_BYTES = 1 << 26  # bytes of an explanation
+MAX_ACTIVE = 8  # jobs that wait or run
 Kind = Literal["explain", "shrink"]
 
 
 @dataclass(frozen=True)
-class Job:
+class SideJob:
     """One job, as its folder keeps it."""
 
     id: str
@@ -39,7 +39,7 @@ class Job:
         return {**asdict(self), "page": page}
 
 
-class Jobs:
+class SideJobs:
     """Those of one run: what was started before is read from its folder; one runs at a time.
 
     network, train: what the user said of the target and its training data on the command line. A run from elsewhere opens
@@ -53,25 +53,25 @@ class Jobs:
         self._process: BaseProcess | None = None
         self._closed = False
 
-    def list(self) -> list[Job]:
+    def list(self) -> list[SideJob]:
         with self._lock:
             return list(self._jobs.values())
 
-    def find(self, number: str) -> Job:
+    def find(self, number: str) -> SideJob:
         with self._lock:
             if number not in self._jobs:
                 raise Missing("not-found", "job", f"there is no job {number}.")
             return self._jobs[number]
 
-    def start(self, kind: Kind, fault: int) -> Job:
+    def start(self, kind: Kind, fault: int) -> SideJob:
         """A new job for a fault, or the one that is under way for it."""
         with self._lock:
             active = [job for job in self._jobs.values() if job.state in ("waiting", "running")]
             if same := [job for job in active if (job.kind, job.fault) == (kind, fault)]:
                 return same[0]
-            if len(active) >= MOST:
-                raise Taken("busy", "jobs", f"{MOST} jobs are waiting already: try again when one of them is done.")
-            job = Job(secrets.token_hex(4), kind, fault)
+            if len(active) >= MAX_ACTIVE:
+                raise Taken("busy", "jobs", f"{MAX_ACTIVE} jobs are waiting already: try again when one of them is done.")
+            job = SideJob(secrets.token_hex(4), kind, fault)
             self._note(job)  # a place that cannot be written to is refused here
         threading.Thread(target=self._work, name=f"neurotest-job-{job.id}", args=(not active,), daemon=True).start()
         return job
@@ -80,7 +80,7 @@ class Jobs:
         job = self.find(number)
         if job.to_dict()["page"] is None:
             raise Missing("not-found", "page", f"job {number} has no page.")
-        return Folder(self.path).file(f"jobs/serve-{job.id}/{PAGE}").read(LARGEST)
+        return Folder(self.path).file(f"jobs/serve-{job.id}/{PAGE}").read(MAX_PAGE_BYTES)
 
     def close(self) -> None:
         with self._lock:
@@ -90,7 +90,7 @@ class Jobs:
             process.terminate()
             process.join(5)
 
-    def _note(self, job: Job) -> None:
+    def _note(self, job: SideJob) -> None:
         self._jobs[job.id] = job
         try:
             Folder(self.path).file(f"jobs/serve-{job.id}/{JOB}").write(json.dumps(asdict(job)))
@@ -122,7 +122,7 @@ class Jobs:
                     self._note(job)
 
 
-def _stored(path: Path) -> list[Job]:
+def _stored(path: Path) -> list[SideJob]:
     """Jobs of earlier servers; what had not ended then never will."""
     folder = Folder(path)
     jobs = []
@@ -130,7 +130,7 @@ def _stored(path: Path) -> list[Job]:
         match = OURS.fullmatch(name)
         if match and name.endswith(JOB):
             try:
-                job = Job(**json.loads(folder.file(name).read(1 << 16)))
+                job = SideJob(**json.loads(folder.file(name).read(1 << 16)))
             except (BadInput, ValueError, TypeError):
                 continue
             fits = job.id == match["id"] and job.kind in ("explain", "shrink") and type(job.fault) is int
@@ -141,7 +141,7 @@ def _stored(path: Path) -> list[Job]:
     return jobs
 
 
-def _serve(connection: Any, path: str, job: Job, network: Any, train: str | None) -> None:
+def _serve(connection: Any, path: str, job: SideJob, network: Any, train: str | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends this
     try:
         place = Path(path)
@@ -151,7 +151,7 @@ def _serve(connection: Any, path: str, job: Job, network: Any, train: str | None
         connection.send(replace(job, state="failed", message=str(error)))
 
 
-def _explain(path: Path, job: Job, network: Any, train: str | None) -> str:
+def _explain(path: Path, job: SideJob, network: Any, train: str | None) -> str:
     from neurotest.campaign.explain import Explanation, explain
     from neurotest.report.explain import headline, page
 
@@ -162,7 +162,7 @@ def _explain(path: Path, job: Job, network: Any, train: str | None) -> str:
     return headline(explained)
 
 
-def _shrink(path: Path, job: Job, network: Any) -> str:
+def _shrink(path: Path, job: SideJob, network: Any) -> str:
     from neurotest.campaign.shrink import shrink
 
     (family,) = shrink(path, network, fault=job.fault)["families"]

@@ -57,7 +57,7 @@ class DoctorSettings(Scanned):
 class CheckSettings(WrittenIfNamed, Resumable, Batched):
     train: Any = another(Trained, "train", None, stored=False)
     time: float | str = setting(Duration(), "How long all of it may take: 90s, 5m, 1h.", 300.0, default="5m")
-    only: Sequence[str] | None = setting(Several(), "Only this check (`neurotest list examination`); repeat for several.")
+    only: Sequence[str] | None = setting(Several(), "Only this check (`neurotest list check`); repeat for several.")
     skip: Sequence[str] | None = setting(Several(), "Leave this check out; repeat for several.")
 
 

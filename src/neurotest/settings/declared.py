@@ -117,7 +117,7 @@ class Integer(Kind):
         try:
             return int(typed) if isinstance(typed, str) else typed
         except ValueError:
-            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected an integer.") from None
+            raise BadInput("wrong-type", name, f"--{name} {typed!r}: expected {self.expected}.") from None
 
     def fits(self, value: Any) -> bool:
         return type(value) is int and abs(value) < LARGEST
@@ -272,6 +272,7 @@ class Declared:
     stored: bool = True
     changes: bool = False
     name: str = ""
+    optional: bool = True  # whether it may be None
 
     @property
     def option(self) -> str:
@@ -306,7 +307,7 @@ def another(settings: type, name: str, value: Any, **more: Any) -> Any:
     """A setting of a base class with another default, or other words."""
     before = declared(settings)[name]
     return setting(
-        before.kind,
+        more.pop("kind", before.kind),
         more.pop("help", before.help),
         value,
         **{"changes": before.changes, "flag": before.flag, "stored": before.stored, **more},
@@ -320,9 +321,14 @@ def declared(settings: Any) -> dict[str, Declared]:
 
 @functools.cache
 def _declared(settings: Any) -> dict[str, Declared]:
-    fields = {field.name: field.metadata["declared"] for field in dataclasses.fields(settings) if "declared" in field.metadata}
+    fields = {field.name: field for field in dataclasses.fields(settings) if "declared" in field.metadata}
     names = [name for base in settings.__mro__ for name in vars(base).get("__annotations__", ()) if name in fields]
-    return {name: dataclasses.replace(fields[name], name=name) for name in dict.fromkeys(names)}
+    return {
+        name: dataclasses.replace(
+            fields[name].metadata["declared"], name=name, optional=any(word in str(fields[name].type) for word in ("None", "Any"))
+        )
+        for name in dict.fromkeys(names)
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,7 +337,7 @@ class CommandSettings:
 
     def __post_init__(self) -> None:
         for name, one in declared(type(self)).items():
-            if getattr(self, name) is not None:
+            if getattr(self, name) is not None or not one.optional:
                 one.kind.check(name, getattr(self, name))
 
     @classmethod

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 from neurotest.settings.declared import (
     PYTHON,
+    Batch,
     Choice,
     CommandSettings,
     Flag,
@@ -135,7 +136,7 @@ class Loop(CommandSettings):
     every_fault: bool = setting(
         Unless(), "Drop faults the guide would not keep, as the papers' loops do.", True, flag="--only-accepted", part="loop"
     )
-    batch: int = another(Batched, "batch", 256, part="loop")
+    batch: int = another(Batched, "batch", 256, kind=Batch(usual="256 is quick on two cores"), part="loop")
     chunk: int = setting(Integer(least=1, usual="16 wastes little"), "Mutants made at once.", 16, part="loop", flag=PYTHON)
     max_depth: int = setting(
         Integer(least=1, usual="5 keeps mutants recognisable"), "Mutations on top of each other.", 5, part="loop"

@@ -221,7 +221,7 @@ def check_values(raw: Tensor, outputs: str) -> None:
         raise BadInput("conflict", "outputs", message)
     if outputs == "sigmoid" and not in_unit:
         message = "outputs='sigmoid', but values leave 0 .. 1; for one logit per input pass --outputs logits."
-        raise BadInput("conflict", "logits", message)
+        raise BadInput("conflict", "outputs", message)
 
 
 def check_end(run: Callable[[], Any], width: int) -> None:

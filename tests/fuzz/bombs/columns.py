@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import io
+import os
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,9 @@ def write(folder: Path, columns: dict[str, Any], **options: Any) -> Path:
     import pyarrow as pa
     from pyarrow import parquet as pq
 
-    pq.write_table(pa.table(columns), folder / "bomb.parquet", compression="zstd", store_schema=False, **options)
+    # The smallest and largest value of a column would be looked for in all of it.
+    options = {"compression": "zstd", "store_schema": False, "write_statistics": False, **options}
+    pq.write_table(pa.table(columns), folder / "bomb.parquet", **options)
     return folder / "bomb.parquet"
 
 
@@ -54,7 +58,9 @@ def many_cells(folder: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet as pq
 
-    with pq.ParquetWriter(folder / "bomb.parquet", pa.schema({"image": pa.binary()}), compression="zstd") as out:
+    with pq.ParquetWriter(
+        folder / "bomb.parquet", pa.schema({"image": pa.binary()}), compression="zstd", write_statistics=False
+    ) as out:
         for _ in range(30):
             out.write_batch(pa.record_batch({"image": [bytes(60 * MB)]}))
 
@@ -71,7 +77,12 @@ def prefixes(folder: Path) -> None:
     import pyarrow as pa
     from pyarrow import parquet as pq
 
-    options = {"use_dictionary": False, "column_encoding": {"image": "DELTA_BYTE_ARRAY"}, "compression": "zstd"}
+    options = {
+        "use_dictionary": False,
+        "column_encoding": {"image": "DELTA_BYTE_ARRAY"},
+        "compression": "zstd",
+        "write_statistics": False,
+    }
     with pq.ParquetWriter(folder / "bomb.parquet", pa.schema({"image": pa.binary()}), **options) as out:
         for _ in range(32):
             out.write_batch(pa.record_batch({"image": [bytes(8 * MB)] * 8}))
@@ -92,7 +103,7 @@ def later_lists(folder: Path) -> None:
     from pyarrow import parquet as pq
 
     kind = pa.large_list(pa.uint8())
-    with pq.ParquetWriter(folder / "bomb.parquet", pa.schema({"x": kind}), compression="zstd") as out:
+    with pq.ParquetWriter(folder / "bomb.parquet", pa.schema({"x": kind}), compression="zstd", write_statistics=False) as out:
         for size in [4] + [8_000_000] * 60:
             column = pa.LargeListArray.from_arrays([0, size], pa.array(np.zeros(size, np.uint8)))
             out.write_batch(pa.record_batch({"x": column}))
@@ -112,7 +123,9 @@ def rows(folder: Path) -> None:
     from pyarrow import parquet as pq
 
     part = pa.table({"image": repeated(png(4, 4), pa.binary(), 4_000_000), "label": np.zeros(4_000_000, np.int64)})
-    with pq.ParquetWriter(folder / "bomb.parquet", part.schema, compression="zstd", store_schema=False) as out:
+    with pq.ParquetWriter(
+        folder / "bomb.parquet", part.schema, compression="zstd", store_schema=False, write_statistics=False
+    ) as out:
         for _ in range(16):
             out.write_table(part)
 
@@ -233,11 +246,15 @@ def rows_of_a_group(folder: Path) -> None:
 
 
 def one_list(folder: Path, count: int) -> File:
+    """Made once: it takes seconds, and several bombs change it."""
     import numpy as np
     import pyarrow as pa
 
-    column = pa.LargeListArray.from_arrays([0, count], pa.array(np.zeros(count, np.uint8)))
-    return File(write(folder, {"x": column}, data_page_size=1 << 30))
+    common = Path(os.environ["NEUROTEST_CACHE"], f"list of {count}.parquet")
+    if not common.exists():
+        column = pa.LargeListArray.from_arrays([0, count], pa.array(np.zeros(count, np.uint8)))
+        shutil.copy(write(folder, {"x": column}, data_page_size=1 << 30), common)
+    return File(Path(shutil.copy(common, folder / "bomb.parquet")))
 
 
 @parquet("Parquet, a list of 200 million numbers, a second header that says one")

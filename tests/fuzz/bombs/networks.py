@@ -41,7 +41,7 @@ def checkpoint(folder: Path, size: int, method: int = zipfile.ZIP_DEFLATED, cont
 
     out = io.BytesIO()
     torch.save({"w": torch.zeros(1_000_003, dtype=torch.uint8)}, out)
-    with zipfile.ZipFile(out) as small, zipfile.ZipFile(folder / "w.pt", "w", method) as archive:
+    with zipfile.ZipFile(out) as small, zipfile.ZipFile(folder / "w.pt", "w", method, compresslevel=1) as archive:
         for name in small.namelist():
             if name.endswith("data.pkl"):
                 text = small.read(name).replace(pickle.dumps(1_000_003, 2)[2:-1], pickle.dumps(size, 2)[2:-1])
@@ -99,7 +99,10 @@ def program(folder: Path, **changes: Any) -> None:
     shapes = ({0: torch.export.Dim("batch")},)
     exported = io.BytesIO()
     torch.export.save(torch.export.export(net, (torch.zeros(2, 1, 4, 4),), dynamic_shapes=shapes), exported)
-    with zipfile.ZipFile(exported) as small, zipfile.ZipFile(folder / "n.pt2", "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        zipfile.ZipFile(exported) as small,
+        zipfile.ZipFile(folder / "n.pt2", "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
+    ):
         for name in small.namelist():
             other = next((value for end, value in changes.items() if name.endswith(end.replace("__", "."))), None)
             if isinstance(other, int):

@@ -52,7 +52,7 @@ def part(folder: Path) -> None:
         Parts(run).add({"x": np.zeros(3)})
         del run[DIGESTS]
     file = folder / "run" / "parts" / "000000.npz"
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("x.npy", "w") as out:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive, archive.open("x.npy", "w") as out:
         out.write(header("|u1", (1500, MB)))
         pour(out, 1500 * MB)
 

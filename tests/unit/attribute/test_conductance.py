@@ -14,6 +14,8 @@ from neurotest.attribute.conductance import Conductance
 from neurotest.data.source import ArraySource
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def dense() -> Target:
     first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)

@@ -11,6 +11,8 @@ from neurotest.attribute import Relevance
 from neurotest.errors import BadInput
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def dense() -> Target:
     first, second = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)

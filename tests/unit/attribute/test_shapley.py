@@ -19,6 +19,8 @@ from neurotest.attribute.shapley.estimate import choose
 from neurotest.attribute.shapley.game import from_table
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def tiny(hidden: int, seed: int, *, deep: bool = False) -> Target:
     """A net with at most `hidden` neurons and weights large enough that they matter."""

@@ -79,7 +79,7 @@ def campaign(target: Target, seeds: str, tmp_path: Path) -> FuzzResult:
 
 
 def run(target: Any, seeds: Any, out: Path, **options: Any) -> FuzzResult:
-    settings: dict[str, Any] = {"guide": "nlc", "iterations": 120, "batch": 64, "tries": 16, **options}
+    settings: dict[str, Any] = {"guide": "nlc", "iterations": 80, "batch": 64, "tries": 16, **options}
     return fuzz(target, seeds, out=out, **settings)
 
 

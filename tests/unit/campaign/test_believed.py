@@ -15,7 +15,7 @@ from neurotest.errors import Interrupted
 from neurotest.generate.fuzz.seeds import choose_seeds
 from neurotest.jobs.opening import open_data
 from neurotest.mutate.rules import Rules95
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.target import Target
 from neurotest.target.load import load
 

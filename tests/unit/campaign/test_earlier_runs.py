@@ -12,7 +12,7 @@ from tests.refusals import refused
 from neurotest.campaign import Explanation, explain, families, fuzz, merge, replay, shrink, status, swarm
 from neurotest.campaign.neurons import neurons
 from neurotest.evaluate import evaluate
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.runs.store import Run
 
 RUNS = Path(__file__).parents[2] / "golden" / "runs"

@@ -15,7 +15,7 @@ from torch import nn
 
 from neurotest.campaign import Explanation, Patterns, explain, fuzz
 from neurotest.data.source import ArraySource
-from neurotest.report.explain import markdown, overlay, page, write_explanation
+from neurotest.report.explain import _markdown, _overlay, page, write_explanation
 from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.explain import _risk_ratio, substitutions
 from neurotest.semantics.guidance import Guidance
@@ -65,8 +65,8 @@ def test_the_seed_is_named(tmp_path: Path) -> None:
     assert isinstance(explanation, Explanation)
     position = explanation.seed.partition(" ")[0]
     assert explanation.to_dict()["seed"] == f"{position} \x1b[1mimage|{position}.png"
-    assert f"of seed {position} " in markdown(explanation)
-    assert "\x1b" not in markdown(explanation)
+    assert f"of seed {position} " in _markdown(explanation)
+    assert "\x1b" not in _markdown(explanation)
 
 
 def test_a_fault_beside_its_seed(campaign: tuple[Path, Target, ArraySource]) -> None:
@@ -106,11 +106,11 @@ def test_every_string_is_escaped(campaign: tuple[Path, Target, ArraySource], tmp
     assert "<b>cat" not in page(explanation)
     assert "&lt;b&gt;cat" in page(explanation) + explanation._repr_html_() or "dog|cow" in page(explanation)
     assert own_scripts(page(explanation))
-    assert markdown(explanation).count("\n| ") >= 3
+    assert _markdown(explanation).count("\n| ") >= 3
     pair = dataclasses.replace(
         explanation.pair, predicted=("a|b\n# big", "[x](http://x) ![y](z) *c* `d` \x1b[2J \u202e&amp; ~~e~~")
     )
-    text = markdown(dataclasses.replace(explanation, true="<b>cat</b>\n\n> quote", pair=pair))
+    text = _markdown(dataclasses.replace(explanation, true="<b>cat</b>\n\n> quote", pair=pair))
     head = text.splitlines()[2]
     assert r"Fault" in head
     assert r"&lt;b\>cat&lt;/b\> \> quote, seen as a\|b \# big" in head
@@ -169,7 +169,7 @@ def test_the_interval_of_a_risk_ratio_against_scipy() -> None:
 
 def test_a_map_over_an_image() -> None:
     picture = np.full((2, 2, 3), 100, dtype=np.float32)
-    shown = overlay(picture, np.array([[0, 2], [-1, 1]], dtype=np.float32))
+    shown = _overlay(picture, np.array([[0, 2], [-1, 1]], dtype=np.float32))
     assert shown[0, 0].tolist() == [100, 100, 100]
     assert shown[1, 0].tolist() == [100, 100, 100]  # what is below 0 does not shine
     assert shown[0, 1, 0] > shown[1, 1, 0] > 100

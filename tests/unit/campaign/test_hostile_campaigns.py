@@ -114,7 +114,7 @@ def test_a_resumed_campaign_writes_damaged_seeds_again(
         shutil.move(file, tmp_path / "my own.npy")
         if damage == "link":
             file.symlink_to(tmp_path / "my own.npy")
-    fuzz(target, seeds, resume=campaign.run, iterations=400)
+    fuzz(target, seeds, resume=campaign.run, iterations=125)
     assert not file.is_symlink()
     assert file.read_bytes() == content
     assert replay(f"{campaign.run}#0", target)

@@ -11,7 +11,7 @@ from neurotest.campaign import FuzzResult, fuzz
 from neurotest.campaign.verdict import compare, sentence
 from neurotest.errors import Interrupted
 from neurotest.generate.fuzz.mutants import Key, Tally
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.target import Target
 
 

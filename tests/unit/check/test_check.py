@@ -1,4 +1,4 @@
-"""The frame of a check: parts, resume, ranking, time, hostile names; and each examination's own arithmetic."""
+"""The frame of a check: parts, resume, ranking, time, hostile names; and each check's own arithmetic."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from tests.refusals import refused
 from tests.unit.report.subjects import HOSTILE, inputs, network
 
 import neurotest
+import neurotest.check as check_package
 from neurotest import registry
-from neurotest.check.accuracy import calibration_error, calibration_interval
-from neurotest.check.finding import Examined, Finding, Picture, ranked
-from neurotest.check.slices import fifths, foretold_errors
-from neurotest.check.subject import Clock, Subject
-from neurotest.check.trigger import stamped
+from neurotest.check.accuracy import _calibration_error, _calibration_interval
+from neurotest.check.base import CheckContext, CheckItem, Clock
+from neurotest.check.slices import _fifths, _forecast_errors
+from neurotest.check.trigger import _stamped
 from neurotest.cli.junit import write_junit
+from neurotest.doctor.context import CaptionedImage, Finding
 from neurotest.errors import Interrupted
 from neurotest.report import write_report
 from neurotest.runs.store import Run
@@ -32,35 +33,43 @@ DATA = "zoo:mnist/test[:400]"
 
 
 def finding(**changes: Any) -> Finding:
-    about: dict[str, Any] = {"examination": "e", "severity": "note", "strength": 0.5, "sentence": "s", **changes}
+    about: dict[str, Any] = {"check": "e", "level": "note", "strength": 0.5, "sentence": "s", **changes}
     return Finding(**about)
 
 
-def test_an_examination_survives_being_a_part() -> None:
-    picture = Picture(np.arange(64, dtype=np.uint8).reshape(1, 8, 8), "a picture")
-    one = finding(evidence=(("share", 0.5, (0.4, 0.6)), ("count", 3.0, None)), pictures=(picture,), deeper="neurotest x")
-    before = Examined("e", "summary", (one, finding(pictures=(picture, picture))), {"n": 3}, 1.5, True)
-    after = Examined.read(before.arrays())
+def test_a_check_survives_being_a_part() -> None:
+    picture = CaptionedImage(np.arange(64, dtype=np.uint8).reshape(1, 8, 8), "a picture")
+    one = finding(evidence=(("share", 0.5, (0.4, 0.6)), ("count", 3.0, None)), images=(picture,), deeper="neurotest x")
+    before = CheckItem("e", "summary", (one, finding(images=(picture, picture))), {"n": 3}, 1.5, True)
+    after = CheckItem.read(before.arrays())
     assert after.to_dict() == before.to_dict()
     assert [f.to_dict() for f in after.findings] == [f.to_dict() for f in before.findings]
-    assert [len(f.pictures) for f in after.findings] == [1, 2]
-    assert (after.findings[1].pictures[1].x == picture.x).all()
+    assert [len(f.images) for f in after.findings] == [1, 2]
+    assert (after.findings[1].images[1].x == picture.x).all()
 
 
 def test_alarms_come_first_then_the_strongest() -> None:
     parts = [
-        Examined(
-            "a", "", (finding(strength=0.9, sentence="strong note"), finding(severity="alarm", strength=0.1, sentence="weak"))
+        CheckItem(
+            "a", "", (finding(strength=0.9, sentence="strong note"), finding(level="alarm", strength=0.1, sentence="weak"))
         ),
-        Examined("b", "", (finding(severity="alarm", strength=0.8, sentence="strong"),)),
+        CheckItem("b", "", (finding(level="alarm", strength=0.8, sentence="strong"),)),
     ]
-    assert [f.sentence for f in ranked(parts)] == ["strong", "weak", "strong note"]
+    result = neurotest.CheckResult("t", "d", 1, 1, tuple(parts), 0.0)
+    assert [f.sentence for f in result.findings] == ["strong", "weak", "strong note"]
 
 
-def test_every_examination_can_be_made_and_says_where_it_stands() -> None:
-    made = [entry.make() for entry in registry.entries("examination").values()]
+def test_names_of_version_0_1_are_still_read() -> None:
+    one = finding(advice="do it")
+    assert (one.says, one.do, one.examination, one.severity, one.pictures) == ("s", "do it", "e", "note", ())  # type: ignore[attr-defined]
+    assert set(registry.entries("examination")) == set(registry.entries("check"))
+    assert check_package.Examination is check_package.Check
+
+
+def test_every_check_can_be_made_and_says_where_it_stands() -> None:
+    made = [entry.make() for entry in registry.entries("check").values()]
     assert len({one.order for one in made}) == len(made) == 9
-    assert all(one.share > 0 and one.name == name for name, one in zip(registry.entries("examination"), made, strict=True))
+    assert all(one.share > 0 and one.name == name for name, one in zip(registry.entries("check"), made, strict=True))
 
 
 def interrupted(out: Path, after: int) -> None:
@@ -80,14 +89,14 @@ def plain(result: neurotest.CheckResult) -> Any:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])
-def test_finished_examinations_are_kept(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_checks_are_kept(tmp_path: Path, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = neurotest.check("zoo:mnist-lenet1", DATA, only=FEW, time=3600)
     interrupted(tmp_path / "run", after)
     made: list[str] = []
-    for entry in registry.entries("examination").values():
+    for entry in registry.entries("check").values():
         examine = entry.make.examine  # type: ignore[attr-defined]
 
-        def counted(self: Any, subject: Subject, clock: Clock, examine: Any = examine) -> Examined:
+        def counted(self: Any, subject: CheckContext, clock: Clock, examine: Any = examine) -> CheckItem:
             made.append(self.name)
             return examine(self, subject, clock)
 
@@ -125,7 +134,7 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
 
 
 def test_junit_holds_what_xml_cannot_write(tmp_path: Path) -> None:
-    examined = Examined("e", "a\x00\x1b\ud800b", (finding(severity="alarm", sentence="\x08]]>&<"),))
+    examined = CheckItem("e", "a\x00\x1b\ud800b", (finding(level="alarm", sentence="\x08]]>&<"),))
     write_junit(tmp_path / "x.xml", neurotest.CheckResult("t\x01", "d", 1, 1, (examined,), 0.0))
     case = ElementTree.parse(tmp_path / "x.xml").getroot().find(".//failure")
     assert case is not None
@@ -136,7 +145,7 @@ def test_little_time_uses_fewer_inputs_and_says_so(monkeypatch: pytest.MonkeyPat
     """By a clock that only the network moves."""
     now = 0.0
     clock = SimpleNamespace(perf_counter=lambda: now, monotonic=lambda: now)
-    monkeypatch.setattr("neurotest.check.subject.time", clock)
+    monkeypatch.setattr("neurotest.check.base.time", clock)
 
     class Slow(torch.nn.Module):
         def __init__(self) -> None:
@@ -159,8 +168,8 @@ def test_little_time_uses_fewer_inputs_and_says_so(monkeypatch: pytest.MonkeyPat
 
 def test_calibration_by_hand() -> None:
     confidence, right = np.array([0.6, 0.6, 0.9, 0.9]), np.array([True, False, True, True])
-    assert calibration_error(confidence, right, 2) == pytest.approx((2 * 0.1 + 2 * 0.1) / 4)
-    assert calibration_error(confidence, right, 1) == pytest.approx(0)
+    assert _calibration_error(confidence, right, 2) == pytest.approx((2 * 0.1 + 2 * 0.1) / 4)
+    assert _calibration_error(confidence, right, 1) == pytest.approx(0)
 
 
 @settings(max_examples=20, deadline=None)
@@ -168,15 +177,15 @@ def test_calibration_by_hand() -> None:
 def test_a_calibrated_network_is_seldom_called_otherwise(seed: int) -> None:
     random = np.random.default_rng(seed)
     confidence = random.uniform(0.5, 1, 400)
-    error = calibration_interval(confidence, random.random(400) < confidence, 15, seed)
+    error = _calibration_interval(confidence, random.random(400) < confidence, 15, seed)
     assert error.low < 0.08
-    sure = calibration_interval(confidence, random.random(400) < confidence - 0.4, 15, seed)
+    sure = _calibration_interval(confidence, random.random(400) < confidence - 0.4, 15, seed)
     assert sure.low > 0.15
 
 
 def test_fifths_hold_every_input_once() -> None:
     values = np.random.default_rng(0).integers(0, 4, 100).astype(float)
-    parts = fifths(values)
+    parts = _fifths(values)
     assert sorted(np.concatenate(parts).tolist()) == list(range(100))
     for one in parts:
         for other in parts:
@@ -189,14 +198,14 @@ def test_confidence_foretells_at_the_best_temperature() -> None:
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (probs.cumsum(axis=1) > random.random((4000, 1))).argmax(axis=1)
     wrong = float((logits.argmax(axis=1) != labels).mean())
-    assert foretold_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
+    assert _forecast_errors(3 * logits, labels).mean() == pytest.approx(wrong, abs=0.02)  # three times too sure
 
 
 def test_a_patch_is_put_where_it_is_said() -> None:
     x, patch = torch.zeros(2, 1, 5, 6), torch.arange(1.0, 5.0).reshape(1, 2, 2)
-    result = stamped(x, patch, np.array([0, 3]), np.array([4, 1]))
+    result = _stamped(x, patch, np.array([0, 3]), np.array([4, 1]))
     assert result[0, 0, :2, 4:].tolist() == [[1, 2], [3, 4]]
     assert result[1, 0, 3:5, 1:3].tolist() == [[1, 2], [3, 4]]
     assert result.sum() == 20
-    each = stamped(x, torch.stack([patch, 2 * patch]), np.array([0, 0]), np.array([0, 0]))
+    each = _stamped(x, torch.stack([patch, 2 * patch]), np.array([0, 0]), np.array([0, 0]))
     assert each.sum(dim=(1, 2, 3)).tolist() == [10, 20]

@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from tests.refusals import refused
 from torch import nn
 
-from neurotest.check.gate import Change, gate
+from neurotest.check.gate import AccuracyChange, gate
 from neurotest.target import Target
 
 
@@ -93,7 +93,7 @@ def test_a_run_and_the_same_network(tmp_path) -> None:
     result = gate(old, old, inputs([True] * 10, [True] * 10), out=tmp_path / "gate")
     assert (tmp_path / "gate" / "run.json").is_file()
     assert any("the same" in note for note in result.notes)
-    assert Change.of("x", np.array([True]), np.array([False])).broken == 1
+    assert AccuracyChange.of("x", np.array([True]), np.array([False])).broken == 1
 
 
 def test_refusals() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,15 +15,17 @@ from typer.testing import CliRunner
 from neurotest.cli import options as opt
 from neurotest.cli import settings_file
 from neurotest.errors import BadInput
+from neurotest.settings.declared import Named, setting
+from neurotest.settings.shared import Batched, Limited, Resumable, Trained
 
 
 def counter(*, own_json: bool = False) -> tuple[typer.Typer, list[dict[str, Any]]]:
     """A command that counts to `n`, and what it was called with."""
     calls: list[dict[str, Any]] = []
 
-    def plain(n: int = 3, limit: opt.Limit = None, quiet: opt.Quiet = False) -> opt.Result:
+    def plain(n: int = 3, *, call: opt.Call) -> opt.Result:
         """Count."""
-        calls.append({"n": n, "limit": limit, "quiet": quiet})
+        calls.append({"n": n, "limit": call.settings.get("limit"), "quiet": call.quiet})
         return {"count": n, "deep": {"half": n / 2}, "notes": ["a note"]}, lambda: print(f"counted to {n}")
 
     def with_json(n: int = 3, json: opt.Json = False) -> opt.Result:
@@ -31,7 +34,7 @@ def counter(*, own_json: bool = False) -> tuple[typer.Typer, list[dict[str, Any]
         return {"count": n}, lambda: print(n)
 
     app = typer.Typer()
-    app.command()(opt.reports_result(with_json if own_json else plain))
+    app.command()(opt.reports_result(with_json) if own_json else opt.command(Limited, on="")(plain))
     return app, calls
 
 
@@ -89,11 +92,14 @@ def test_mistakes_are_reported_before_the_work(args: tuple[str, ...], says: str)
     assert calls == []
 
 
-def test_a_command_starts_or_resumes(tmp_path: Any) -> None:
-    opt.start_or_resume("fuzz", "TARGET", True, None)
-    opt.start_or_resume("fuzz", "TARGET", False, tmp_path)
-    with refused("missing", "target"):
-        opt.start_or_resume("fuzz", "TARGET", False, None)
+def test_a_command_starts_or_resumes() -> None:
+    def call(**settings: Any) -> opt.Call:
+        return opt.Call("fuzz", settings, frozenset(settings), {}, None, quiet=False)
+
+    call().needs(target="zoo:x", seeds="dir:seeds")
+    call(resume=Path("run")).needs(target=None, seeds=None)
+    with refused("missing", "seeds"):
+        call().needs(target="zoo:x", seeds=None)
 
 
 @pytest.mark.parametrize(
@@ -127,22 +133,18 @@ def test_the_command_line_goes_over_the_file(tmp_path: Any, monkeypatch: pytest.
     assert settings_file.read_description(mean="0.5", std=None) == {"mean": [0.5], "std": 0.2}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Learn(Resumable, Trained, Batched):
+    holdout: Any = setting(Named(), "Labelled inputs.")
+
+
 def learner() -> tuple[typer.Typer, list[dict[str, Any]]]:
     """A command with data and a batch, and what it was called with."""
     calls: list[dict[str, Any]] = []
 
-    @opt.takes_target
-    @opt.reports_result
-    def learn(
-        target: opt.Target = None,
-        train: Annotated[str | None, typer.Option("--train")] = None,
-        holdout: Annotated[str | None, typer.Option("--holdout")] = None,
-        resume: opt.Resume = None,
-        batch: opt.Batch = 250,
-        *,
-        description: dict[str, Any],
-    ) -> opt.Result:
-        calls.append({"train": train, "holdout": holdout, "batch": batch})
+    @opt.command(Learn)
+    def learn(target: opt.Target = None, *, call: opt.Call) -> opt.Result:
+        calls.append({name: call.settings.get(name) for name in ("train", "holdout", "batch")})
         return {"done": 1}, lambda: None
 
     app = typer.Typer()
@@ -178,7 +180,7 @@ def test_an_automatic_batch_is_that_of_the_command_and_its_help_says_so(monkeypa
     app, calls = learner()
     for words in ([], ["--batch", "auto"], ["--batch", "7"]):
         assert run(app, "zoo:x", *words).exit_code == 0
-    assert [call["batch"] for call in calls] == [250, 250, 7]
+    assert [call["batch"] for call in calls] == [None, None, 7]  # None: as declared
     shown = run(app, "--help").stdout
     assert "<int|auto>" in shown
     assert "auto: 250" in shown

@@ -20,6 +20,8 @@ from neurotest.measure.context import Context, Traces
 from neurotest.measure.traces import Layout
 from neurotest.target import Target, Trace
 
+pytestmark = pytest.mark.by_hand
+
 TRAIN: dict[str, list[list[float]]] = {
     "a": [[0, -1, 5], [1, 1, 5], [0.5, 0, 5]],
     "b": [[0, 10], [2, 20], [1, 15]],

@@ -13,6 +13,8 @@ import neurotest
 from neurotest.data.source import ArraySource
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def linear(weight: list[list[float]]) -> Target:
     module = nn.Linear(len(weight[0]), len(weight), bias=False)

@@ -19,7 +19,7 @@ from tests.refusals import refused
 import neurotest
 from neurotest.errors import BadInput
 from neurotest.images import Preprocess
-from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import pack, unpack
 
 pa = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow (pip install 'neurotest[data]').")
 pq = pytest.importorskip("pyarrow.parquet")

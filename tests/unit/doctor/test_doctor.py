@@ -170,8 +170,8 @@ def test_a_healthy_network() -> None:
 def test_faults(module: nn.Module, check: str, level: str, says: str, do: str) -> None:
     finding = examine(module, images())[check]
     assert finding.level == level
-    assert says in finding.says
-    assert do in finding.do
+    assert says in finding.sentence
+    assert do in finding.advice
 
 
 def test_one_fault_is_not_reported_as_another() -> None:
@@ -186,7 +186,7 @@ def test_training_mode_is_reported_and_given_back() -> None:
     module.relu1.eval()
     diagnosis = doctor(module, size=SHAPE)
     assert diagnosis["mode"].level == "problem"
-    assert "model.eval()" in diagnosis["mode"].do
+    assert "model.eval()" in diagnosis["mode"].advice
     assert module.training
     assert module.conv1.training
     assert not module.relu1.training
@@ -221,8 +221,8 @@ def test_exported_in_training_mode(tmp_path: Path) -> None:
     training, exported = (doctor(f"pt2:{tmp_path / f'{mode}.pt2'}") for mode in (True, False))
     assert failing_checks(exported) == set()
     assert {"mode", "determinism"} <= failing_checks(training)
-    assert "export it again after model.eval()" in training["mode"].do
-    assert "drop" in training["determinism"].says
+    assert "export it again after model.eval()" in training["mode"].advice
+    assert "drop" in training["determinism"].sentence
 
 
 # -- target and data
@@ -265,7 +265,7 @@ def test_other_bounds_would_do_better() -> None:
     module = Varied()
     diagnosis = examine(module, labelled(module, -1, 1), bounds=(0, 255))
     assert diagnosis["accuracy"].level == "problem"
-    assert diagnosis["accuracy"].do == "pass --bounds -1 1"
+    assert diagnosis["accuracy"].advice == "pass --bounds -1 1"
 
 
 def test_classes_in_another_order() -> None:
@@ -274,24 +274,24 @@ def test_classes_in_another_order() -> None:
     assert source.labels is not None
     shuffled = ArraySource(source.read(np.arange(len(source))), np.array([1, 2, 3, 0])[source.labels], spec="shuffled")
     diagnosis = examine(module, shuffled)
-    assert "in another order it would be 100.0%" in diagnosis["accuracy"].says
+    assert "in another order it would be 100.0%" in diagnosis["accuracy"].sentence
 
 
 def test_labels_out_of_reach() -> None:
     diagnosis = examine(Healthy(), images(10, np.arange(10)))
     assert diagnosis["classes"].level == "problem"
-    assert "labels reach 9, the network has 4 classes" in diagnosis["classes"].says
+    assert "labels reach 9, the network has 4 classes" in diagnosis["classes"].sentence
 
 
 def test_floats_outside_the_bounds_are_a_finding() -> None:
     x = np.random.default_rng(0).normal(size=(20, *SHAPE)).astype(np.float32)
     diagnosis = examine(Healthy(), ArraySource(x, None, spec="normalised"))
     assert diagnosis["bounds"].level == "problem"
-    assert "--bounds" in diagnosis["bounds"].do
+    assert "--bounds" in diagnosis["bounds"].advice
 
 
 def test_class_names() -> None:
-    assert "3 class names for 4 outputs" in examine(Healthy(), images(), classes=["a", "b", "c"])["classes"].says
+    assert "3 class names for 4 outputs" in examine(Healthy(), images(), classes=["a", "b", "c"])["classes"].sentence
 
 
 # -- the command
@@ -319,8 +319,8 @@ def test_command(file: str) -> None:
 
 def test_random_weights_are_a_finding(file: str, tmp_path: Path) -> None:
     finding = doctor(f"py:{file}:good", size="3x2x2")["weights"]
-    assert (finding.level, finding.do) == ("warning", "Pass --weights FILE.")
-    assert "random weights: two calls give different ones" in finding.says
+    assert (finding.level, finding.advice) == ("warning", "Pass --weights FILE.")
+    assert "random weights: two calls give different ones" in finding.sentence
     with pytest.warns(Remark, match="random weights"):
         network = neurotest.load(f"py:{file}:good", size="3x2x2")
     torch.save(network.module.state_dict(), tmp_path / "w.pt")

@@ -21,6 +21,8 @@ from neurotest.stats.weibull import end_point
 from neurotest.target import Target
 from neurotest.target.speed import channels_last
 
+pytestmark = pytest.mark.by_hand
+
 WEIGHTS = torch.tensor([[3.0, 0.0, 0.0, 0.0], [0.0, 1.0, 2.0, 0.0], [0.0, 0.0, 0.0, 4.0]])
 NORMS = ("l1", "l2", "linf")
 # Of w_0 - w_1 = (3, -1, -2, 0) and w_0 - w_2 = (3, 0, 0, -4), in the dual norms.

@@ -10,6 +10,8 @@ from tests.refusals import refused
 
 from neurotest.evaluate.metrics import distances, ssim, total_variation
 
+pytestmark = pytest.mark.by_hand
+
 
 def images(n: int = 3, side: int = 16, channels: int = 1) -> torch.Tensor:
     return torch.rand(n, channels, side, side, generator=torch.Generator().manual_seed(0))

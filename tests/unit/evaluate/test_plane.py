@@ -10,6 +10,8 @@ from tests.refusals import refused
 
 from neurotest.evaluate import plane
 
+pytestmark = pytest.mark.by_hand
+
 LINE = np.array([[0.0], [1.0], [3.0], [7.0]])
 
 

@@ -13,6 +13,8 @@ from neurotest.data import ArraySource, data
 from neurotest.evaluate.verification import equal_error, unit, verify
 from neurotest.target.load import load
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_by_hand() -> None:
     genuine, impostors = np.array([0.9, 0.8, 0.7, 0.2]), np.array([0.1, 0.3, 0.4, 0.75])

@@ -17,6 +17,8 @@ from neurotest.generate.fuzz.guides import KeepAll
 from neurotest.generate.fuzz.mutants import Seen, Tally
 from neurotest.generate.outcome import class_name, interval, spread
 
+pytestmark = pytest.mark.by_hand
+
 _spec = importlib.util.spec_from_file_location("test_fuzz", Path(__file__).with_name("test_fuzz.py"))
 assert _spec is not None
 assert _spec.loader is not None

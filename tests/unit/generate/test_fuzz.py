@@ -20,6 +20,8 @@ from neurotest.mutate.validity import Validity
 from neurotest.oracles import build_oracles
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 class Net(nn.Module):
     def __init__(self) -> None:

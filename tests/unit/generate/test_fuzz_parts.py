@@ -18,6 +18,8 @@ from neurotest.generate.fuzz.guides import GuideBatch, _BitsBatch
 from neurotest.measure.context import Context
 from neurotest.target import Probe, Target
 
+pytestmark = pytest.mark.by_hand
+
 # -- settings and budgets
 
 

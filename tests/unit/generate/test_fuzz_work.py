@@ -19,6 +19,8 @@ from neurotest.generate.fuzz.mutants import Tally
 from neurotest.measure.context import Context
 from neurotest.target import Probe, Target
 
+pytestmark = pytest.mark.by_hand
+
 # -- counters
 
 

@@ -24,6 +24,8 @@ from neurotest.oracles import build_oracles
 from neurotest.semantics.soft import Vectors, cosines
 from neurotest.target import Target, Trace
 
+pytestmark = pytest.mark.by_hand
+
 GUIDES = ("path:critical=conductance:steps=40,per_class=2", "activation:per_class=2", "activation:per_class=2,neuron=unit")
 
 

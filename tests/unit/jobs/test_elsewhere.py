@@ -141,7 +141,7 @@ WORDS = {
 }  # fmt: skip
 # Methods inside methods: their own options are looked at when they are built.
 METHODS = {"criterion", "goals", "coverage", "encoder", "critical", "describe"}
-ELSEWHERE = {"target source", "data source", "study", "examination", "suite"}  # of which no run stores a method to be built
+ELSEWHERE = {"target source", "data source", "study", "check", "suite"}  # of which no run stores a method to be built
 
 
 def test_every_option_that_could_name_a_file_says_so() -> None:

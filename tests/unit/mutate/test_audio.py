@@ -30,6 +30,8 @@ from neurotest.mutate.audio import (
 )
 from neurotest.mutate.chain import Mutation, draws_of, replay
 
+pytestmark = pytest.mark.by_hand
+
 RULES = AudioMutations()
 
 

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from neurotest.mutate.unit import SAME, changed, distances, from_unit, to_unit
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_by_hand() -> None:
     seed = torch.zeros(2, 1, 2, 2)

@@ -26,6 +26,8 @@ from neurotest.mutate.nss import NssMutations
 from neurotest.mutate.operators import Rotation
 from neurotest.runs.store import Run
 
+pytestmark = pytest.mark.by_hand
+
 NSS, POOL = NssMutations(), NssMutations(rounding="pool")
 
 

@@ -13,6 +13,8 @@ from torch import Tensor
 from neurotest import rng
 from neurotest.mutate.operators import BoxBlur, Brightness, Contrast, Operator, Rotation, Scale, Shear, Shift
 
+pytestmark = pytest.mark.by_hand
+
 CLOSE = 1e-5
 
 

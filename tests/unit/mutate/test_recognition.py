@@ -14,6 +14,8 @@ from neurotest.mutate.chain import Mutation, replay
 from neurotest.mutate.recognition import Recognition, _moves, _Recogniser, _undone
 from neurotest.mutate.rules import Rules95
 
+pytestmark = pytest.mark.by_hand
+
 RULES = Rules95(units="image", contrast=1.0, bilateral=False)
 
 

@@ -22,6 +22,8 @@ from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98, Tensor
 from neurotest.mutate.style import AdaIN, StyleImages, _generated_style, fourier, lab, textured
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 EVERY = [Rules95(), Rules98(), DeepHunterMutations(), NssMutations(), MildMutations(), TensorFuzzMutations()]
 
 

@@ -16,6 +16,8 @@ from neurotest import registry, rng
 from neurotest.mutate import shifts
 from neurotest.mutate.shifts import CorruptionMutations, ViewMutations, _Coarse, _Fog, _Gamma, _Jpeg, _NormalNoise, _Occlusion
 
+pytestmark = pytest.mark.by_hand
+
 SETS = ("views", "corruptions")
 
 

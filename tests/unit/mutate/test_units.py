@@ -17,6 +17,8 @@ from neurotest.mutate.operators import Blur
 from neurotest.mutate.rules import Rules95, _contrast_of, _SharedBlur
 from neurotest.mutate.validity import Validity
 
+pytestmark = pytest.mark.by_hand
+
 IMAGE = Rules95(units="image", contrast=1.0)
 
 

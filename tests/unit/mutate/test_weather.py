@@ -12,6 +12,8 @@ from neurotest import rng
 from neurotest.mutate import weather
 from neurotest.mutate.weather import WeatherMutations, _DepthFog, _Rain
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_fog_by_hand() -> None:
     x = torch.zeros(1, 1, 4, 2)

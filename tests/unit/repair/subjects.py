@@ -12,7 +12,7 @@ from neurotest.data.source import Source
 from neurotest.repair.lessons import predictions
 from neurotest.repair.material import Material
 from neurotest.repair.operators import Operators
-from neurotest.repair.plan import Plan, make_plan
+from neurotest.repair.plan import RepairPlan, make_plan
 from neurotest.train import train
 from neurotest.zoo.recipes import Recipe
 
@@ -55,7 +55,7 @@ def faults_of(network: Target, seeds: Source, seed: int = 0) -> Material:
     return Material(inputs, predicted[wrong], originals.ids(), chains, families, "faults", "fuzz")
 
 
-def plan(*, train: bool = True, unseen: float = 0.3) -> Plan:
+def plan(*, train: bool = True, unseen: float = 0.3) -> RepairPlan:
     network = target()
     faults = faults_of(network, bars(160, 1))
     return make_plan(network, 3, faults, bars(60, 2) if train else None, bars(60, 3), unseen=unseen, seed=0)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from neurotest.mutate.base import Draws
-from neurotest.repair.broad import BroadMutations, Filter, Paste, Tone, Warp, uniforms
-from neurotest.repair.operators import Operators
+from neurotest.repair.operators import BroadMutations, Operators, _Filter, _Paste, _Tone, _uniforms, _Warp
 
-OPERATORS = (Tone(), Filter(), Warp(), Paste())
+OPERATORS = (_Tone(), _Filter(), _Warp(), _Paste())
 
 
 def images(n: int, shape: tuple[int, ...] = (2, 9, 12)) -> Tensor:
@@ -22,8 +21,8 @@ def images(n: int, shape: tuple[int, ...] = (2, 9, 12)) -> Tensor:
 
 def test_uniform_numbers_follow_from_their_number_and_are_spread_evenly() -> None:
     numbers = np.arange(2000, dtype=np.float64)
-    drawn = uniforms(numbers, 5)
-    assert np.array_equal(drawn[7:8], uniforms(np.array([7.0]), 5))
+    drawn = _uniforms(numbers, 5)
+    assert np.array_equal(drawn[7:8], _uniforms(np.array([7.0]), 5))
     assert drawn.min() >= 0
     assert drawn.max() < 1
     assert len(np.unique(drawn)) == drawn.size
@@ -33,7 +32,7 @@ def test_uniform_numbers_follow_from_their_number_and_are_spread_evenly() -> Non
 
 
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: type(one).__name__)
-def test_no_strength_is_no_change(operator: Tone) -> None:
+def test_no_strength_is_no_change(operator: _Tone) -> None:
     x = images(3)
     parameters = torch.tensor([[0.0, 5.0]] * 3, dtype=torch.float64)
     assert torch.allclose(operator.apply(x, parameters), x, atol=1e-5)
@@ -43,26 +42,26 @@ def test_a_tone_curve_by_hand() -> None:
     """Heights 0.1, 0.1, 0.5, 0.9, 0.9 in any order: a quarter gives 0.1, three eighths 0.3, a half 0.5, one 0.9."""
     x = torch.tensor([0.0, 0.25, 0.375, 0.5, 1.0]).view(1, 1, 1, 5)
     drawn = torch.tensor([[0.9, 0.1, 0.5, 0.1, 0.9]])
-    assert torch.allclose(Tone().changed(x, torch.ones(1, 1), drawn).flatten(), torch.tensor([0.1, 0.1, 0.3, 0.5, 0.9]))
+    assert torch.allclose(_Tone().changed(x, torch.ones(1, 1), drawn).flatten(), torch.tensor([0.1, 0.1, 0.3, 0.5, 0.9]))
 
 
 def test_a_tone_curve_against_numpy() -> None:
-    x, parameters = images(4), torch.from_numpy(Tone().draw(np.random.default_rng(0), 4))
-    changed = Tone().apply(x, parameters)
+    x, parameters = images(4), torch.from_numpy(_Tone().draw(np.random.default_rng(0), 4))
+    changed = _Tone().apply(x, parameters)
     for i, (strength, number) in enumerate(parameters.tolist()):
-        heights = np.sort(uniforms(np.array([number]), 5)[0])
+        heights = np.sort(_uniforms(np.array([number]), 5)[0])
         heights = (1 - strength) * np.linspace(0, 1, 5) + strength * heights
         expected = np.interp(x[i].double().numpy(), np.linspace(0, 1, 5), heights)
         assert np.allclose(changed[i], expected, atol=1e-5)
 
 
 def test_a_filter_leaves_one_grey_as_it_is_and_is_a_mean_of_neighbours() -> None:
-    parameters = torch.from_numpy(Filter(low=1, high=1).draw(np.random.default_rng(1), 6))
+    parameters = torch.from_numpy(_Filter(low=1, high=1).draw(np.random.default_rng(1), 6))
     grey = torch.full((6, 3, 8, 8), 0.4)
-    assert torch.allclose(Filter().apply(grey, parameters), grey, atol=1e-5)
+    assert torch.allclose(_Filter().apply(grey, parameters), grey, atol=1e-5)
     x = images(6)
-    changed = Filter().apply(x, parameters)
-    weights = uniforms(parameters[:, 1].numpy(), 26)
+    changed = _Filter().apply(x, parameters)
+    weights = _uniforms(parameters[:, 1].numpy(), 26)
     for i in range(6):
         lengths = np.log1p(-weights[i, :25]) ** 2
         kernel = (lengths / lengths.sum()).reshape(5, 5)
@@ -76,14 +75,14 @@ def test_a_warp_that_is_the_same_everywhere_moves_the_image() -> None:
     """Every offset 0.2 x strength of half the width: with 11 columns and strength 1 that is one column."""
     x = images(1, (1, 11, 11))
     drawn = torch.cat([torch.ones(1, 16), torch.full((1, 16), 0.5)], dim=1)  # to the right alone
-    moved = Warp().changed(x, torch.ones(1, 1), drawn)
+    moved = _Warp().changed(x, torch.ones(1, 1), drawn)
     assert torch.allclose(moved[..., :-1], x[..., 1:], atol=1e-5)
 
 
 def test_pasted_parts_are_parts_of_the_image() -> None:
     x = images(1, (1, 12, 12))
     drawn = torch.tensor([[0.0, 0.0, 0.99, 0.99] * 3])
-    changed = Paste().changed(x, torch.full((1, 1), 2.0), drawn)
+    changed = _Paste().changed(x, torch.full((1, 1), 2.0), drawn)
     assert torch.equal(changed[..., :4, :4], x[..., 8:, 8:])
     assert torch.equal(changed[..., 4:, :], x[..., 4:, :])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.refusals import refused
 from tests.unit.repair.subjects import bars, faults_of, network, plan
 
-from neurotest.repair.evaluation import Judge, flips, read_attacks, rows, shares
+from neurotest.repair.evaluation import Judge, _shares, flips, read_attacks, rows
 from neurotest.repair.lessons import predictions
 from neurotest.repair.plan import make_plan
 from neurotest.repair.protocol import attacked
@@ -35,7 +35,7 @@ def test_flips_by_hand() -> None:
 def test_shares_of_one_seed_resemble_the_binomial_interval() -> None:
     right = np.zeros((1, 400), dtype=bool)
     right[:, :100] = True
-    value, low, high = shares(right)
+    value, low, high = _shares(right)
     width = 1.96 * math.sqrt(0.25 * 0.75 / 400)
     assert value == 0.25
     assert low == pytest.approx(0.25 - width, abs=0.01)
@@ -47,14 +47,14 @@ def test_seeds_that_differ_widen_the_interval() -> None:
     same[:, :200] = True
     apart = same.copy()
     apart[0], apart[1] = True, False
-    (_, low, high), (_, wide_low, wide_high) = shares(same), shares(apart)
+    (_, low, high), (_, wide_low, wide_high) = _shares(same), _shares(apart)
     assert wide_high - wide_low > 3 * (high - low)
 
 
 def test_a_difference_is_paired() -> None:
     """The same inputs right in both: the interval of the difference is empty, whatever the accuracy."""
     right = np.random.default_rng(0).random((2, 50)) < 0.5
-    assert shares(right, right) == (0.0, 0.0, 0.0)
+    assert _shares(right, right) == (0.0, 0.0, 0.0)
 
 
 def test_rows_by_hand() -> None:

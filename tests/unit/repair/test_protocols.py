@@ -8,7 +8,7 @@ from tests.unit.repair.subjects import plan
 
 from neurotest.data.source import Source
 from neurotest.repair.operators import unit
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import CONTROLS
 from neurotest.repair.protocols.adversarial import PgdTraining, StaticAdversarial
 from neurotest.repair.protocols.deepsensor import DeepSensor
@@ -18,7 +18,7 @@ from neurotest.repair.protocols.nss import Nss
 
 
 @pytest.fixture(scope="module")
-def ready() -> Plan:
+def ready() -> RepairPlan:
     return plan()
 
 
@@ -26,7 +26,7 @@ def ids(source: Source | None) -> set[str]:
     return set() if source is None else set(source.ids().tolist())
 
 
-def test_papers_take_training_data_or_benign_inputs_and_so_many_faults(ready: Plan) -> None:
+def test_papers_take_training_data_or_benign_inputs_and_so_many_faults(ready: RepairPlan) -> None:
     learned = ids(ready.learn.inputs)
     every = Nss().ingredients(ready, 0)
     assert (ids(every.base), ids(every.new)) == (ids(ready.train), learned)
@@ -40,7 +40,7 @@ def test_papers_take_training_data_or_benign_inputs_and_so_many_faults(ready: Pl
     assert (DeepSensor().tests, DeepSensor().epochs, DeepSensor().batch, Nss().epochs, NsGen().mutants) == (500, 20, 32, 40, 1000)
 
 
-def test_attacks_at_every_step_or_once(ready: Plan) -> None:
+def test_attacks_at_every_step_or_once(ready: RepairPlan) -> None:
     moving = PgdTraining().ingredients(ready, 0)
     assert (moving.attack is not None, moving.new, len(moving)) == (True, None, len(ready.train or ()))
     once = StaticAdversarial(tests=6, eps=0.1).ingredients(ready, 0)
@@ -52,7 +52,7 @@ def test_attacks_at_every_step_or_once(ready: Plan) -> None:
     assert 0 < float((after - before).abs().max()) <= 0.1 + 1e-6
 
 
-def test_controls_have_other_data_and_as_many_rows(ready: Plan) -> None:
+def test_controls_have_other_data_and_as_many_rows(ready: RepairPlan) -> None:
     own = Default().ingredients(ready, 0)
     assert own.new is not None
     schedule, random, static, mutated = (
@@ -73,7 +73,7 @@ def test_controls_have_other_data_and_as_many_rows(ready: Plan) -> None:
     assert len(np.unique(mutated.aim.weights)) == 1
 
 
-def test_the_default_holds_no_withheld_operator_either(ready: Plan) -> None:
+def test_the_default_holds_no_withheld_operator_either(ready: RepairPlan) -> None:
     own = Default().ingredients(ready, 0)
     assert own.aim is not None
     assert not set(ready.withheld) & set(own.aim.operators.names)

@@ -18,11 +18,11 @@ from neurotest import Target, registry
 from neurotest.data import ArraySource
 from neurotest.jobs.targets import weights_of, with_weights
 from neurotest.repair import retrain as retraining
-from neurotest.repair.lessons import answers, predictions
-from neurotest.repair.plan import Plan
+from neurotest.repair.lessons import _answers, predictions
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocols.default import Default
-from neurotest.repair.protocols.head import WANT, Head, folded
-from neurotest.repair.retrain import CAREFUL, between, choose_weight, score
+from neurotest.repair.protocols.head import WANT, Head, _folded
+from neurotest.repair.retrain import CAREFUL, _choose_weight, between, score
 from neurotest.report import write_report
 from neurotest.runs.store import Run
 from neurotest.target import Probe
@@ -175,14 +175,14 @@ def test_where_a_loss_is_visible_the_weight_is_careful(lost: float, weight: floa
         new[-1].bias += 1.0  # a place along the line is the change of a bias
     monkeypatch.setattr(retraining, "kept_share", lambda plan, target: 1 - lost)
     monkeypatch.setattr(retraining, "score", lambda plan, module: float(module[-1].bias.detach()[0]))
-    assert choose_weight(alone, new) == weight
-    assert choose_weight(with_data, new) == 1.0
+    assert _choose_weight(alone, new) == weight
+    assert _choose_weight(with_data, new) == 1.0
 
 
 def test_an_early_stop_keeps_the_best_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second epoch is the best; with a patience of two the fourth is the last."""
     ready, judged = plan(), iter([0.5, 0.9, 0.8, 0.7, 0.6])
-    monkeypatch.setattr(retraining, "choose_weight", lambda plan, module, batches: 1.0)
+    monkeypatch.setattr(retraining, "_choose_weight", lambda plan, module, batches: 1.0)
     monkeypatch.setattr(retraining, "score", lambda plan, module: next(judged))
     protocol = Default(epochs=5, patience=2, schedule="constant")
     assert protocol.repair(ready, 0).about["epochs"] == 4
@@ -195,18 +195,18 @@ def test_a_head_is_folded_into_the_last_layer(subject: Target) -> None:
     source = bars(20, 5)
     with Probe(subject, WANT) as probe:
         (hidden,) = probe(subject.prepare(source.read(np.arange(20))))[WANT].values()
-    expected = answers(subject, source).double() + hidden.double() @ added[:-1] + added[-1]
-    assert torch.allclose(answers(subject.holding(folded(subject, added)), source).double(), expected, atol=1e-4)
+    expected = _answers(subject, source).double() + hidden.double() @ added[:-1] + added[-1]
+    assert torch.allclose(_answers(subject.holding(_folded(subject, added)), source).double(), expected, atol=1e-4)
 
 
 def test_a_head_needs_a_dense_layer_at_the_end() -> None:
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(81, 3), torch.nn.ReLU()).eval()
     with refused("unsuitable", "head"):
-        folded(Target(module, shape=(1, 9, 9)), torch.zeros(82, 3))
+        _folded(Target(module, shape=(1, 9, 9)), torch.zeros(82, 3))
 
 
 def test_the_head_is_never_worse_on_what_decides() -> None:
-    ready: Plan = plan(train=False)
+    ready: RepairPlan = plan(train=False)
     repaired = Head().repair(ready, 0)
     assert score(ready, repaired.module) >= score(ready, ready.target.module) - 1e-9
 

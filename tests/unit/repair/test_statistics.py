@@ -12,15 +12,14 @@ from torch import nn
 
 from neurotest import Target
 from neurotest.repair.lessons import Ingredients, Lessons
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import control
 from neurotest.repair.protocols.default import Default
-from neurotest.repair.retrain import SETTLED, move
-from neurotest.repair.statistics import normalised, settle
+from neurotest.repair.retrain import SETTLED, _move, normalised, settle
 
 
 @pytest.fixture(scope="module")
-def ready() -> Plan:
+def ready() -> RepairPlan:
     return plan()
 
 
@@ -37,7 +36,7 @@ def test_by_hand() -> None:
     assert not layer.training
 
 
-def test_as_torch_has_it(ready: Plan) -> None:
+def test_as_torch_has_it(ready: RepairPlan) -> None:
     batches = Lessons(ready.target, Ingredients(base=ready.train, copies=40, aim=ready.even()), 0).sample(
         ready.target.module, 1, 64
     )
@@ -51,7 +50,7 @@ def test_as_torch_has_it(ready: Plan) -> None:
         assert torch.allclose(ours.state_dict()[name], value, atol=1e-6), name
 
 
-def test_only_statistics_change(ready: Plan) -> None:
+def test_only_statistics_change(ready: RepairPlan) -> None:
     module = copy.deepcopy(ready.target.module)
     settle(ready.target, module, [torch.rand(8, *SHAPE)])
     changed = {
@@ -67,22 +66,22 @@ def test_only_statistics_change(ready: Plan) -> None:
     assert all(torch.equal(value, before[name]) for name, value in plain.state_dict().items())
 
 
-def test_the_old_network_stays_what_it_is(ready: Plan) -> None:
+def test_the_old_network_stays_what_it_is(ready: RepairPlan) -> None:
     """Weight 0 is the old network bit for bit; any other weight has statistics of its own."""
     old = ready.target.module.state_dict()
     new = {name: value + 1 if value.is_floating_point() else value for name, value in old.items()}
     module = copy.deepcopy(ready.target.module)
     batches = [torch.rand(16, *SHAPE)]
     module.train()  # as drawing a sample of the lessons leaves it
-    move(ready, module, new, 0.0, batches)
+    _move(ready, module, new, 0.0, batches)
     assert not any(one.training for one in module.modules())
     assert all(torch.equal(value, old[name]) for name, value in module.state_dict().items())
-    move(ready, module, new, 0.5, batches)
+    _move(ready, module, new, 0.5, batches)
     assert not torch.allclose(module.state_dict()["1.running_mean"], old["1.running_mean"] + 0.5)
     assert torch.allclose(module.state_dict()["0.weight"], old["0.weight"] + 0.5)
 
 
-def test_a_sample_repeats_itself(ready: Plan) -> None:
+def test_a_sample_repeats_itself(ready: RepairPlan) -> None:
     """Whatever was trained before: a repair that goes on after its last epoch ends with the same statistics."""
     parts = Ingredients(base=ready.train, new=ready.learn.inputs, copies=40, aim=ready.even(), hard=2, anchors=9, distil=1.0)
     one, other = (Lessons(ready.target, parts, 0) for _ in range(2))
@@ -93,7 +92,7 @@ def test_a_sample_repeats_itself(ready: Plan) -> None:
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_a_network_with_statistics_gets_the_lower_rate(ready: Plan) -> None:
+def test_a_network_with_statistics_gets_the_lower_rate(ready: RepairPlan) -> None:
     """0 chooses; a rate that was asked for is kept. The control has the rate of its protocol."""
     plain = nn.Sequential(nn.Flatten(), nn.Linear(81, 3)).eval()
     other = dataclasses.replace(ready, target=Target(plain, shape=SHAPE, classes=ready.target.classes))

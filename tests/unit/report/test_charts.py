@@ -15,8 +15,8 @@ import pytest
 from tests.unit.report.subjects import HOSTILE
 
 from neurotest.report import charts
-from neurotest.report.pool import balance, histogram
-from neurotest.report.rendering import asset, bundle, policy, script
+from neurotest.report.pool import _balance, _histogram
+from neurotest.report.rendering import _asset, bundle, policy, script
 
 pytestmark = pytest.mark.plain
 POINTS = [{"a": 1, "b": 2.5, "c": "x"}, {"a": 2, "b": -1.0, "c": HOSTILE[0]}]
@@ -57,14 +57,14 @@ def test_a_chart_says_what_it_shows_and_gives_its_data() -> None:
 def test_lines_get_points_to_hover_over() -> None:
     inner = {"mark": {"type": "line", "color": "red"}}
     spec = {"facet": {}, "spec": {"layer": [inner, {"mark": "bar"}]}}
-    line, bar = charts.hoverable(spec)["spec"]["layer"]
+    line, bar = charts._hoverable(spec)["spec"]["layer"]
     assert line["mark"] == {"tooltip": True, "type": "line", "color": "red", "point": {"opacity": 0, "size": 60, "filled": True}}
     assert bar["mark"] == {"tooltip": True, "type": "bar"}
     assert inner == {"mark": {"type": "line", "color": "red"}}  # what is drawn stays as it was
 
 
 def test_the_policy_allows_our_two_scripts_and_nothing_else() -> None:
-    texts = (str(script()).encode(), gzip.decompress(asset("vendor/vega.js.gz")))
+    texts = (str(script()).encode(), gzip.decompress(_asset("vendor/vega.js.gz")))
     hashes = [base64.b64encode(hashlib.sha256(text).digest()).decode() for text in texts]
     assert re.findall(r"'sha256-([^']+)'", policy()) == hashes
     assert "unsafe-eval" not in policy()
@@ -81,7 +81,7 @@ def test_bars_of_scores_and_classes_can_be_drawn() -> None:
         {"method": "m", "from": 0.0, "to": 0.5, "inputs": 3, "what": "fault"},
         {"method": "m", "from": 0.5, "to": 1.0, "inputs": 1, "what": "right"},
     ]
-    assert "<svg" in charts.svg(histogram(rows, [{"method": "m", "limit": 0.5}]))
+    assert "<svg" in charts.svg(_histogram(rows, [{"method": "m", "limit": 0.5}]))
     shares = [{"class": "a", "of": of, "share": 0.5, "inputs": 1} for of in ("the pool", "the picks")]
-    drawn = charts.svg(balance(shares))
+    drawn = charts.svg(_balance(shares))
     assert np.char.count(drawn, "the picks") >= 1

@@ -14,8 +14,8 @@ from tests.unit.report.test_pages import cells
 
 from neurotest import Run
 from neurotest.report import pictures, write_report
-from neurotest.report.generated import radius, stored_faults, strips
-from neurotest.report.matrix import SIDE, matrix
+from neurotest.report.generated import _radius, _strips, stored_faults
+from neurotest.report.map import MATRIX_SIDE, _matrix
 
 SUMMARY = {
     "attack": "pgd", "outputs": 4, "faults": 3, "families": 2, "roots": 3, "forwards": 10, "seconds": 1.0, "set_aside": 1,
@@ -69,7 +69,7 @@ def test_chance_is_named(attacked: Path) -> None:
 
 def test_a_cell_has_the_smallest_fault_and_the_count(attacked: Path) -> None:
     with Run.open(attacked) as run:
-        content = matrix(run)
+        content = _matrix(run)
     assert content is not None
     assert content["rows"] == [(0, "cat"), (2, "eel")]
     assert content["columns"] == [(0, "cat"), (1, "dog")]
@@ -82,21 +82,21 @@ def test_many_classes_leave_the_rarest_out(tmp_path: Path) -> None:
     with Run.create(tmp_path / "run", "attack", {"target": "t", "fingerprint": "f", "seeds": "s"}) as run:
         rows = [
             {"position": 9 * label + i, "content": f"{label}/{i}", "label": label, "predicted": 50, "extra": {"fault": True}}
-            for label in range(SIDE + 3)
+            for label in range(MATRIX_SIDE + 3)
             for i in range(1 if label < 3 else 2)
         ]  # fmt: skip
         run.add_inputs(rows)
         run.finish(SUMMARY)
-        content = matrix(run)
+        content = _matrix(run)
     assert content is not None
-    assert len(content["rows"]) == SIDE
+    assert len(content["rows"]) == MATRIX_SIDE
     assert content["left_out"] == 3
     assert content["rows"][0] == (3, "3")  # a network without class names
 
 
 def test_strips_go_from_small_to_large_changes(attacked: Path) -> None:
     with Run.open(attacked) as run:
-        content = strips(run)
+        content = _strips(run)
         assert [row.position for row in stored_faults(run)] == [1, 2, 0]
     assert content is not None
     shown = content["strips"]
@@ -107,7 +107,7 @@ def test_strips_go_from_small_to_large_changes(attacked: Path) -> None:
 
 def test_accuracy_falls_with_the_radius(attacked: Path) -> None:
     with Run.open(attacked) as run:
-        content = radius(run)
+        content = _radius(run)
     assert content is not None
     (chart,) = content["charts"]
     assert "upper bound" in chart.shows

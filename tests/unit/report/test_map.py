@@ -11,16 +11,16 @@ from tests.unit.report.subjects import HOSTILE, network
 from tests.unit.report.test_pages import changed
 
 from neurotest import Run
-from neurotest.report.course import validity
-from neurotest.report.map import Shown, evidence, feature_map, shown_inputs
-from neurotest.report.page import write_report
+from neurotest.report.campaign import _validity
+from neurotest.report.map import _evidence, _feature_map, _MapInputs, _shown_inputs
+from neurotest.report.section import write_report
 
 
-def shown() -> Shown:
+def shown() -> _MapInputs:
     """Two classes in two heaps, eleven seeds each; two faults of class 0 lie in the heap of class 1."""
     label = np.repeat([0, 1], 11)
     fault = np.array([False] * 22 + [True] * 2)
-    return Shown(
+    return _MapInputs(
         np.zeros((24, 1, 2, 2), np.uint8), fault, np.concatenate([label, [0, 0]]), np.concatenate([label, [1, 1]]),
         np.arange(24),
     )  # fmt: skip
@@ -28,7 +28,7 @@ def shown() -> Shown:
 
 def test_neighbours_prove_where_faults_lie() -> None:
     points = np.concatenate([np.linspace(0, 1, 11), np.linspace(100, 101, 11), [100.2, 100.4]])[:, None] * np.ones(2)
-    seeds, true, predicted, stay = evidence(shown(), points, points)
+    seeds, true, predicted, stay = _evidence(shown(), points, points)
     assert seeds["layer"].value == seeds["plane"].value == 1.0
     assert true["layer"].value == 0.0
     assert predicted["layer"].value == 1.0
@@ -39,7 +39,7 @@ def test_neighbours_prove_where_faults_lie() -> None:
 
 def test_without_a_layout_the_page_says_how_to_get_it(runs: dict[str, Path]) -> None:
     with Run.open(runs["fuzz-nlc"]) as run:
-        content = feature_map(run)
+        content = _feature_map(run)
     assert content is not None
     assert content["charts"] == []
     assert content["command"] == "neurotest report fuzz-nlc"
@@ -56,7 +56,7 @@ def test_a_target_out_of_reach_costs_the_map_only(tmp_path: Path, runs: dict[str
 def test_seeds_and_faults_of_every_kind_of_run(runs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("neurotest.report.map.stored_target", lambda run: network())
     with Run.open(runs[name]) as run:
-        inputs, content = shown_inputs(run), feature_map(run, "tsne")
+        inputs, content = _shown_inputs(run), _feature_map(run, "tsne")
     assert inputs.x.shape[1:] == (1, 8, 8)
     assert (inputs.label[inputs.fault] != inputs.predicted[inputs.fault]).all()
     assert content is not None
@@ -80,7 +80,7 @@ def test_how_far_faults_are_believed_valid(tmp_path: Path, runs: dict[str, Path]
     }
     path = changed(runs["fuzz-nlc"], tmp_path / "judged", believed_valid=about)
     with Run.open(path) as run:
-        content = validity(run)
+        content = _validity(run)
     assert content is not None
     assert "90 % of the faults (80 .. 100)" in content["text"]
     assert content["charts"][0].spec["data"]["values"] == [

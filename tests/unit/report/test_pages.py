@@ -13,10 +13,9 @@ from tests.unit.report.subjects import HOSTILE
 
 from neurotest import Run
 from neurotest.report import write_report
-from neurotest.report.course import counts
-from neurotest.report.page import _block, run_page
-from neurotest.report.section import sections
-from neurotest.report.selection import found_curves
+from neurotest.report.campaign import _counts
+from neurotest.report.section import _run_page, block_of, sections
+from neurotest.report.selection import _found_curves
 
 NAMELESS = {"describe", "select-adaptive", "select-unlabelled"}  # they show no class name
 
@@ -48,7 +47,7 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
     for name, path in runs.items():
         with Run.open(path) as run:
             for each in sections():
-                if each.applies(run) and (block := _block(each, run)) is not None:
+                if each.applies(run) and (block := block_of(each, run)) is not None:
                     assert block.html.strip(), (each.name, name)
                     shown[each.name].add(name)
     assert {name for name, where in shown.items() if not where} == {"validity"}  # these networks cannot be judged
@@ -63,7 +62,7 @@ def test_every_section_on_every_kind_of_run(runs: dict[str, Path]) -> None:
 
 def test_goals_stand_in_their_order_with_what_each_is(runs: dict[str, Path]) -> None:
     with Run.open(runs["fuzz-goals"]) as run:
-        page = run_page(run)
+        page = _run_page(run)
     words = [f"<td>{goal}</td>" for goal in ("family", "pair", "seed", "smaller")]
     places = [page.index(word) for word in words]
     assert places == sorted(places)
@@ -73,7 +72,7 @@ def test_goals_stand_in_their_order_with_what_each_is(runs: dict[str, Path]) -> 
 def test_nothing_of_a_run_becomes_markup(runs: dict[str, Path]) -> None:
     for name in sorted(runs):
         with Run.open(runs[name]) as run:
-            page = run_page(run)
+            page = _run_page(run)
         read = Elements(page)
         assert not read.tags & {"iframe", "object", "link", "form", "base", "embed"}, name
         assert {value for tag, attribute, value in read.attributes if (tag, attribute) == ("script", "type")} <= {
@@ -93,7 +92,7 @@ def test_nothing_of_a_run_becomes_markup(runs: dict[str, Path]) -> None:
 
 def test_a_page_says_with_what_it_was_made(runs: dict[str, Path]) -> None:
     with Run.open(runs["fuzz-nlc"]) as run:
-        page, config, version = run_page(run), run["config"], run["version"]
+        page, config, version = _run_page(run), run["config"], run["version"]
     footer = "".join(Elements(page[page.index("<footer>") :]).texts)
     assert f"neurotest {version}" in footer
     assert "neurotest fuzz" in footer
@@ -138,7 +137,7 @@ def test_a_selection_by_hand(tmp_path: Path) -> None:
 
 
 def test_the_curve_counts_faults() -> None:
-    spec = found_curves({"m": np.array([1, 1, 2])}, total=2, picked=1)
+    spec = _found_curves({"m": np.array([1, 1, 2])}, total=2, picked=1)
     assert [(row["labels"], row["faults"]) for row in spec["layer"][-1]["data"]["values"]] == [(0, 0), (1, 1), (2, 1), (3, 2)]
     assert [tuple(row.values()) for row in spec["layer"][0]["data"]["values"]] == [(0, 0), (2, 2), (3, 2)]
     assert [tuple(row.values()) for row in spec["layer"][1]["data"]["values"]] == [(0, 0), (3, 2)]
@@ -146,7 +145,7 @@ def test_the_curve_counts_faults() -> None:
 
 def test_the_curve_ends_a_bit_beyond_the_budget() -> None:
     """1,000 candidates of which every other one is a fault: random finds half of what is labelled."""
-    spec = found_curves({"m": np.cumsum(np.arange(1000) % 2)}, total=500, picked=100)
+    spec = _found_curves({"m": np.cumsum(np.arange(1000) % 2)}, total=500, picked=100)
     drawn = spec["layer"][-1]["data"]["values"]
     assert (drawn[-1]["labels"], drawn[-1]["faults"]) == (125, 62)
     assert [tuple(row.values()) for row in spec["layer"][0]["data"]["values"]][-1] == (125, 125)
@@ -156,7 +155,7 @@ def test_the_curve_ends_a_bit_beyond_the_budget() -> None:
 def test_the_first_thing_on_a_page_is_its_conclusion(runs: dict[str, Path]) -> None:
     for name in sorted(runs):
         with Run.open(runs[name]) as run:
-            page = run_page(run)
+            page = _run_page(run)
         body = page[page.index("</h1>") + 5 :].lstrip()
         assert body.startswith('<p class="verdict'), name
 
@@ -164,7 +163,7 @@ def test_the_first_thing_on_a_page_is_its_conclusion(runs: dict[str, Path]) -> N
 def test_a_campaigns_curve_ends_at_its_counts(runs: dict[str, Path]) -> None:
     for name in ("fuzz-nlc", "fuzz-random", "merge"):
         with Run.open(runs[name]) as run:
-            points, summary = counts(run), run["summary"]
+            points, summary = _counts(run), run["summary"]
         assert points[-1] == (summary["outputs"], summary["faults"], summary["families"])
         assert (np.diff(points, axis=0) >= 0).all()
 
@@ -190,7 +189,7 @@ def test_a_swarm_without_neurons_says_how_to_get_them(runs: dict[str, Path]) -> 
     pages = {}
     for name in ("swarm", "swarm-neurons"):
         with Run.open(runs[name]) as run:
-            pages[name] = run_page(run)
+            pages[name] = _run_page(run)
     hint = "Which neurons cause them: <code>neurotest neurons"
     assert (hint in pages["swarm"], hint in pages["swarm-neurons"]) == (True, False)
     assert "Neurons the faults are caused by" in pages["swarm-neurons"]

@@ -14,7 +14,7 @@ from tests.refusals import refused
 from neurotest import Run, report
 from neurotest.report import section as registry
 from neurotest.report import write_report
-from neurotest.report.rendering import as_json, environment, interval, number, percent, render, thousands
+from neurotest.report.rendering import _as_json, _interval, _number, _percent, _thousands, environment, render
 from neurotest.report.section import section, sections
 
 FOLDER = Path(report.__file__).parent
@@ -42,7 +42,7 @@ def test_a_section_is_a_file_and_a_fragment(tmp_path: Path, monkeypatch: pytest.
     (package / "__init__.py").touch()
     (package / "extra.py").write_text(
         "from neurotest.report.section import section\n\n\n"
-        "@section('extra', title='Something else', order=5, commands=('throwaway',), holds=('extra',))\n"
+        "@section('extra', title='Something else', order=5, commands=('throwaway',), requires=('extra',))\n"
         "def extra(run):\n    return {'text': run['extra'], 'subject': 'of ' + run['extra']}\n"
     )
     (package / "templates" / "extra.html.j2").write_text(
@@ -115,14 +115,14 @@ def test_a_page_imports_the_modules_of_its_command_only() -> None:
         package, _, module = each.content.__module__.rpartition(".")
         for command in (each.commands or commands) if package == report.__name__ else ():
             assert registry._may_apply(texts[module], command), (each.name, command)
-    assert {stem for stem, text in texts.items() if registry._may_apply(text, "select")} == {"neurons", "pool", "selection"}
-    assert {stem for stem, text in texts.items() if registry._may_apply(text, "gate")} == {"neurons", "gate"}
+    assert {stem for stem, text in texts.items() if registry._may_apply(text, "select")} == {"pool", "selection"}
+    assert {stem for stem, text in texts.items() if registry._may_apply(text, "gate")} == {"check"}
 
 
 @pytest.mark.parametrize(
     ("commands", "applies"),
     [
-        ('commands=("fuzz",), holds=("select",)', False),
+        ('commands=("fuzz",), requires=("select",)', False),
         ('commands=("fuzz", "select")', True),
         ("commands=COMMANDS", False),
         ("commands=OTHERS", True),
@@ -169,11 +169,11 @@ def test_a_missing_name_is_an_error() -> None:
 
 
 def test_numbers_by_hand() -> None:
-    assert [thousands(1234567), thousands(None)] == ["1,234,567", ""]
-    assert [number(0.123456), number(2.5, ".1f"), number(None, ".1f", "-")] == ["0.1235", "2.5", "-"]
-    assert [percent(0.1234), percent(0.1234, 0), percent(None, 1, "-")] == ["12.3 %", "12 %", "-"]
-    assert [interval([0.1, 0.25], ".1f", 100), interval(None), interval([None, 1.0])] == ["10.0 .. 25.0", "", ""]
-    assert as_json({"ü": "</pre>"}) == '{\n "ü": "</pre>"\n}'
+    assert [_thousands(1234567), _thousands(None)] == ["1,234,567", ""]
+    assert [_number(0.123456), _number(2.5, ".1f"), _number(None, ".1f", "-")] == ["0.1235", "2.5", "-"]
+    assert [_percent(0.1234), _percent(0.1234, 0), _percent(None, 1, "-")] == ["12.3 %", "12 %", "-"]
+    assert [_interval([0.1, 0.25], ".1f", 100), _interval(None), _interval([None, 1.0])] == ["10.0 .. 25.0", "", ""]
+    assert _as_json({"ü": "</pre>"}) == '{\n "ü": "</pre>"\n}'
 
 
 def test_embedded_json_cannot_leave_its_script() -> None:

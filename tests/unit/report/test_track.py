@@ -29,7 +29,7 @@ def test_numbers_have_the_names_of_fail_if(tmp_path: Path) -> None:
         "name": "x",
         "nan": None,
     }
-    record = track.record(finished(tmp_path / "run", summary))
+    record = track._record_of(finished(tmp_path / "run", summary))
     assert record.numbers == {"nc": 0.5, "random.fdr": 0.25, "interval.0": 0.1, "interval.1": 0.2}
     assert record.settings == {"target": "zoo:mnist-lenet1", "options.k": "3"}
     assert [file.name for file in record.files] == ["run.json"]
@@ -37,16 +37,16 @@ def test_numbers_have_the_names_of_fail_if(tmp_path: Path) -> None:
 
 
 def test_a_run_with_many_numbers_gives_those_that_stand_highest(tmp_path: Path) -> None:
-    summary = {"many": {f"n{i}": i for i in range(2 * track.MOST)}, "first": 7}
-    numbers = track.record(finished(tmp_path / "run", summary)).numbers
-    assert len(numbers) == track.MOST
+    summary = {"many": {f"n{i}": i for i in range(2 * track.MAX_NUMBERS)}, "first": 7}
+    numbers = track._record_of(finished(tmp_path / "run", summary)).numbers
+    assert len(numbers) == track.MAX_NUMBERS
     assert numbers["first"] == 7
 
 
 def test_an_unfinished_run_is_refused(tmp_path: Path) -> None:
     Run.create(tmp_path / "run", "cover", {}).close()
     with refused("unfinished"):
-        track.record(tmp_path / "run")
+        track._record_of(tmp_path / "run")
 
 
 def test_an_unknown_tracker_is_named_with_the_nearest() -> None:
@@ -64,4 +64,4 @@ def test_a_link_in_a_run_is_not_handed_over(tmp_path: Path) -> None:
     path = finished(tmp_path / "run", {"nc": 0.5})
     (tmp_path / "secret").write_text("mine")
     (path / "report.html").symlink_to(tmp_path / "secret")
-    assert [file.name for file in track.record(path).files] == ["run.json"]
+    assert [file.name for file in track._record_of(path).files] == ["run.json"]

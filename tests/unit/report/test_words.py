@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from neurotest import Run
-from neurotest.check.finding import Examined
-from neurotest.check.result import CheckResult
-from neurotest.report import check, repair, swarm, write_report
+from neurotest.check.base import CheckItem, CheckResult
+from neurotest.report import campaign, check, repair, write_report
 from neurotest.report.campaign import _believed
+from neurotest.report.check import _worse
 from neurotest.report.coverage import _meanings, _trend
-from neurotest.report.evaluation import _conclusion, overview
-from neurotest.report.gate import _worse
+from neurotest.report.evaluation import _conclusion, _overview
 from neurotest.report.section import joined, plural
 
 
@@ -49,18 +48,18 @@ def test_a_swarm_says_what_is_within_chance() -> None:
         "noise": {"failed": 0, "rate_interval": [0.0, 0.1]},
         "pgd": {"failed": 17, "rate_interval": [0.4, 0.7]},
     }
-    assert swarm._beside({"rate_interval": [0.4, 0.8], "controls": controls}) == (
+    assert campaign._beside_controls({"rate_interval": [0.4, 0.8], "controls": controls}) == (
         " Of the same seeds 0 fail with random noise of equal norm and 17 with PGD of equal norm (gradients). The difference "
         "from PGD of equal norm (gradients) is within chance (the 95 % intervals overlap)."
     )
-    assert swarm._beside({"rate_interval": [0.4, 0.8], "controls": {}}) == ""
+    assert campaign._beside_controls({"rate_interval": [0.4, 0.8], "controls": {}}) == ""
 
 
 def test_a_check_that_was_not_finished_says_so() -> None:
-    examined = (Examined("accuracy", "good"), Examined("trigger", "some", ran_out=True), Examined("labels", "", skipped=True))
+    examined = (CheckItem("accuracy", "good"), CheckItem("trigger", "some", ran_out=True), CheckItem("labels", "", skipped=True))
     verdict = CheckResult("t", "d", 1, 1, examined, 1.0).verdict
     assert verdict == (
-        "no alarm in 2 examinations; not examined: labels; the time was too short to finish the search for learned patches "
+        "no alarm in 2 checks; not checked: labels; the time was too short to finish the search for learned patches "
         "(trigger): no alarm there says little"
     )
 
@@ -119,14 +118,14 @@ def test_a_gate_names_the_classes_that_became_worse() -> None:
 
 def test_a_swarm_that_a_control_beats_says_so() -> None:
     controls = {"pgd": {"failed": 17, "rate_interval": [0.7, 0.9]}}
-    sentence = swarm._beside({"rate_interval": [0.1, 0.3], "controls": controls})
+    sentence = campaign._beside_controls({"rate_interval": [0.1, 0.3], "controls": controls})
     assert sentence.endswith(" This search is weaker here than PGD of equal norm (gradients).")
 
 
 def test_a_check_without_alarm_names_its_first_weakness() -> None:
-    summary: dict[str, Any] = {"verdict": "no alarm in 2 examinations", "alarms": 0, "accuracy": 0.9, "examinations": {}}
+    summary: dict[str, Any] = {"verdict": "no alarm in 2 checks", "alarms": 0, "accuracy": 0.9, "examinations": {}}
     weak = [{"severity": "note", "sentence": "shirts are mistaken."}, {"severity": "note", "sentence": "7 neurons are dead"}]
-    sentence = "No alarm in 2 examinations. 90.0 % of the labelled inputs are answered right."
+    sentence = "No alarm in 2 checks. 90.0 % of the labelled inputs are answered right."
     assert check._sentence({**summary, "findings": weak}) == f"{sentence} 2 weaknesses below; the first: shirts are mistaken."
     assert check._sentence({**summary, "findings": []}) == sentence
     alarm = {"severity": "alarm", "sentence": "a patch is a sign of a class"}
@@ -135,7 +134,7 @@ def test_a_check_without_alarm_names_its_first_weakness() -> None:
 
 def test_shares_are_drawn_on_the_whole_scale() -> None:
     row = {"suite": "s", "part": "naturalness", "metric": "ssim", "value": 0.29, "interval": None, "random": None, "clean": None}
-    (panel,) = overview([row])["concat"]
+    (panel,) = _overview([row])["concat"]
     assert panel["layer"][0]["encoding"]["x"]["scale"] == {"domain": [0, 1]}
-    (panel,) = overview([{**row, "metric": "feature_distance"}])["concat"]
+    (panel,) = _overview([{**row, "metric": "feature_distance"}])["concat"]
     assert "scale" not in panel["layer"][0]["encoding"]["x"]

@@ -14,15 +14,15 @@ from tests.refusals import refused
 from tests.waiting import LIMIT
 
 from neurotest.errors import BadInput
-from neurotest.report.page import write_report
+from neurotest.report.section import write_report
 from neurotest.runs import Run, codec, handles, schema
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.listing import list_runs
 from neurotest.runs.lock import is_locked
 from neurotest.select.exchange import export
 
 SECRET = b"\x89PNG the reader's own private key"
-own(r"notes/[a-z]+\.txt|plain\.txt")
+declare(r"notes/[a-z]+\.txt|plain\.txt")
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ SRC = Path(__file__).resolve().parents[3] / "src" / "neurotest"
 CALLS = {
     "open", "load", "loadtxt", "fromfile", "memmap", "safe_open", "load_file", "read_text", "read_bytes", "write_text",
     "write_bytes", "unlink", "rmdir", "rmtree", "mkdir", "makedirs", "rename", "replace", "glob", "rglob", "iterdir", "scandir",
-    "listdir", "walk", "copy", "copyfile", "copytree", "move", "remove", "touch", "symlink_to", "whole", "write_json", "to_csv",
-    "is_file", "exists",
+    "listdir", "walk", "copy", "copyfile", "copytree", "move", "remove", "touch", "symlink_to", "write_json", "to_csv",
+    "is_file", "exists", "atomic_write",
 }  # fmt: skip
 # Objects whose methods of these names touch no file of a run by path.
 HARMLESS = {
@@ -29,6 +29,7 @@ NAMED_BY_USERS = {
     ("campaign/faults.py", "export_faults"): "the place for a faults file, named by the user",
     ("semantics/describe/record.py", "read_rating"): "sheets that raters filled in, named by the user",
     ("select/suspects.py", "save"): "a result is written where its user says",
+    ("select/selection.py", "save"): "a result is written where its user says",
     ("select/large.py", "save"): "a result is written where its user says",
     ("select/exchange.py", "export"): "the place for an export, named by the user",
     ("select/exchange.py", "_write_csv"): "the place for an export, named by the user",
@@ -36,7 +37,7 @@ NAMED_BY_USERS = {
     ("select/exchange.py", "_write_tasks"): "the place for an export, named by the user",
     ("target/class_names.py", "read_classes"): "a file or a run that the user names",
     ("cli/settings_file.py", "read_toml"): "neurotest.toml in the current folder",
-    ("report/page.py", "write_report"): "--out, named by the user; RUN/report.html is a file of the run",
+    ("report/section.py", "write_report"): "--out, named by the user; RUN/report.html is a file of the run",
     ("report/rendering.py", "_source"): "templates of the package",
     ("report/section.py", "load"): "modules of the package",
     ("runs/store.py", "create"): "asks whether there is a run already",
@@ -68,7 +69,7 @@ def calls(tree: ast.Module) -> Iterator[tuple[str, ast.Call]]:
 
 def suspicious(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Name):
-        return call.func.id in CALLS - AMBIGUOUS - {"whole"}  # jobs.life.whole makes a run
+        return call.func.id in CALLS - AMBIGUOUS
     if not isinstance(call.func, ast.Attribute) or call.func.attr not in CALLS:
         return False
     owner = call.func.value
@@ -135,7 +136,7 @@ def test_every_exception_is_still_needed() -> None:
     [
         "open(run.path / 'x')", "np.load(path)", "Image.open(path)", "path.read_text()", "shutil.copyfile(a, b)",
         "os.replace(a, b)",
-        "(run.path / 'x').unlink()", "shutil.rmtree(run.path)", "folder.glob('*')", "files.whole(path)", "np.memmap(path)",
+        "(run.path / 'x').unlink()", "shutil.rmtree(run.path)", "folder.glob('*')", "files.atomic_write(path)", "np.memmap(path)",
     ],
 )  # fmt: skip
 def test_such_a_line_would_be_noticed(line: str) -> None:

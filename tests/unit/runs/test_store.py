@@ -17,8 +17,7 @@ from tests.refusals import refused
 
 from neurotest.errors import BadInput
 from neurotest.runs import Run, schema
-from neurotest.runs.plain import dumps, plain
-from neurotest.runs.rows import Absent, InputRow, MethodRow, RankedRow
+from neurotest.runs.rows import Absent, InputRow, MethodRow, RankedRow, dumps, plain
 
 
 def new(tmp_path: Path, inputs: int = 4) -> Run:

@@ -15,9 +15,8 @@ from tests.waiting import only_hanging_takes_time
 from neurotest.executor import Executor, Lost, Serial, current, using
 from neurotest.scale import pool
 from neurotest.scale.opening import open_executor
-from neurotest.scale.pickling import pack, unpack
 from neurotest.scale.pool import AHEAD, WorkerPool
-from neurotest.scale.tasks import DONE, RemoteError
+from neurotest.scale.tasks import DONE, RemoteError, pack, unpack
 
 pytestmark = pytest.mark.plain
 

@@ -11,7 +11,7 @@ from tests.refusals import refused
 from torch import nn
 
 import neurotest
-from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import pack, unpack
 from neurotest.target import Target, Want
 
 pytestmark = pytest.mark.plain

@@ -22,6 +22,8 @@ from neurotest.select.adaptive.remaining import Draw, sampled
 from neurotest.stats.bootstrap import wilson
 from neurotest.stats.faults import fdr
 
+pytestmark = pytest.mark.by_hand
+
 N, CLASSES = 300, 4
 
 

@@ -15,6 +15,8 @@ from neurotest.select import select
 from neurotest.select.ats import ATS, UNITS, _greedy, _intervals, _Line, _published_greedy
 from neurotest.target import Target, Trace
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_an_interval_by_hand() -> None:
     """p = (.5, .3, .2) sums to 1, so it lies on the plane: the ray from class 0 meets the edge at .3 / .5 = .6."""

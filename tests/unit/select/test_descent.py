@@ -18,6 +18,8 @@ from neurotest.select.adaptive.learner import Function, _minimise
 from neurotest.select.adaptive.outputs import Outputs, class_embedding, shortened
 from neurotest.target.load import load
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_a_bowl_of_one_number_by_hand() -> None:
     """4 (x - 3)^2 from 0: the slope is -24, so that a step of one lands at 24 and is halved until 3; there the slope is zero."""

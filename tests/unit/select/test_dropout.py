@@ -14,6 +14,8 @@ from neurotest.select.dropout import BALD, MCDropout, _mutual_information, _pred
 from neurotest.select.partners import _Thinned
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 # two inputs, four passes, two classes
 SAMPLES = torch.tensor(
     [[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[0.5, 0.5], [0.75, 0.25], [0.5, 0.5], [0.25, 0.75]]], dtype=torch.float64

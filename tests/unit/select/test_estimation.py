@@ -19,6 +19,8 @@ from neurotest.select.selection import Estimate
 from neurotest.stats.bootstrap import wilson
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 METHODS = sorted(registry.entries("estimator"))
 
 

@@ -17,6 +17,8 @@ from neurotest.select.adaptive.remaining import WIDER_SELF, Draw, combined
 
 from .test_prior import bank, scanned
 
+pytestmark = pytest.mark.by_hand
+
 
 def begun(seed: int = 5, n: int = 800, **options: float) -> tuple[PriorLoop, np.ndarray]:
     pool, labels, _ = scanned(n, 0.3, seed)

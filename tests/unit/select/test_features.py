@@ -12,6 +12,8 @@ from neurotest import rng
 from neurotest.select.adaptive import features
 from neurotest.select.adaptive.features import Basis
 
+pytestmark = pytest.mark.by_hand
+
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(1, 7), st.booleans())

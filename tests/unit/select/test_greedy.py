@@ -19,6 +19,8 @@ from neurotest.select.api import rank
 from neurotest.select.greedy import CAM, CTM, _additional, _Covers
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def covers(profile: np.ndarray) -> _Covers:
     rows, ids = np.nonzero(profile)

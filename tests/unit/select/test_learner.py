@@ -13,6 +13,8 @@ from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.learner import quick_head
 from neurotest.select.adaptive.outputs import Outputs
 
+pytestmark = pytest.mark.by_hand
+
 
 def plain_head(x: np.ndarray, offset: np.ndarray, aims: np.ndarray, weights: np.ndarray, ridge: float) -> np.ndarray:
     """The same optimum by slow gradient descent, sample by sample."""

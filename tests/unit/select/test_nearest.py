@@ -17,6 +17,8 @@ from neurotest.select.nearest import Nearest, _Directions
 from neurotest.target import Target
 from neurotest.target.load import load
 
+pytestmark = pytest.mark.by_hand
+
 
 def subject() -> tuple[Target, ArraySource, ArraySource]:
     torch.manual_seed(0)

@@ -11,6 +11,8 @@ from neurotest.data.source import ArraySource
 from neurotest.select import select
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 class Plane(nn.Module):
     """Two coordinates as they are, then a dense layer that says class 0 left of the middle and class 1 right of it."""

@@ -14,6 +14,8 @@ from neurotest import rng
 from neurotest.select.adaptive import learner
 from neurotest.select.adaptive.outputs import MANY, RANK, SHORT, Outputs, class_embedding, shortened
 
+pytestmark = pytest.mark.by_hand
+
 
 def logits(n: int = 30, classes: int = 100, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(rng.stream("test.outputs", seed).normal(size=(n, classes)) * 3)

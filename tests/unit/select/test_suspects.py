@@ -18,6 +18,8 @@ from neurotest.measure.answers import log_softmax
 from neurotest.report import write_report
 from neurotest.select.suspects import DOUBT, NEIGHBOURS, WEIGHT, _label_mistakes, _Mistakes, _wrong_share, evidence
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_by_hand() -> None:
     """Three inputs; the last one lies beside the first, and is labelled otherwise than both the network and the first say."""

@@ -14,6 +14,8 @@ from hypothesis.extra.numpy import arrays
 from neurotest.select.scorer import OutputScorer
 from neurotest.select.uncertainty import DeepGini, Entropy, Margin, MaxP
 
+pytestmark = pytest.mark.by_hand
+
 P = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.5, 0.5, 0.0, 0.0], [0.25] * 4, [0.7, 0.1, 0.2, 0.0]], dtype=torch.float64)
 ENTROPY = -(0.7 * math.log2(0.7) + 0.1 * math.log2(0.1) + 0.2 * math.log2(0.2))
 

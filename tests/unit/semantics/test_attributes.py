@@ -17,6 +17,8 @@ from neurotest.semantics.describe.probes import COLOURS, DIRECTIONS, FAMILIES, P
 from neurotest.semantics.descriptions import UNKNOWN, describe
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def pictures(shape: tuple[int, ...] = (3, 32, 32), n: int = 200, seed: int = 5) -> Probes:
     return next(probes(shape, n, seed=seed, batch=n))

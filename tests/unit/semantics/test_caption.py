@@ -32,6 +32,8 @@ from neurotest.semantics.describe.milan import (
 )  # fmt: skip
 from neurotest.semantics.descriptions import describe
 
+pytestmark = pytest.mark.by_hand
+
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["red", "t-shirt", ",", "7", "ankle", "boot", ";"]), max_size=8))

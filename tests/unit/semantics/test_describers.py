@@ -21,6 +21,8 @@ from neurotest.semantics.describe.concepts import _areas
 from neurotest.semantics.describe.profile import ClassProfile, _lift_of, _selectivity
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, describe
 
+pytestmark = pytest.mark.by_hand
+
 CONCEPTS = BESIDE / "data" / "concepts"
 
 

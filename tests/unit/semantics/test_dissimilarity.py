@@ -18,6 +18,8 @@ from neurotest.semantics.descriptions import Descriptions, NeuronDescription
 from neurotest.semantics.paths import Mode, PathComparer, PathComparison, Paths
 from neurotest.target import Layer
 
+pytestmark = pytest.mark.by_hand
+
 TEXTS = {"a": ["red stripes", "blue dots", "red dots"], "b": ["ship, truck (x3.1)", "cat", "unknown"]}
 CLASSES = ("cat", "ship", "truck", "bird")
 

@@ -15,6 +15,8 @@ from neurotest.scan import scan
 from neurotest.semantics.exemplars import Exemplars, _cut, _hashes, maps, regions
 from neurotest.target import Probe, Target, Want
 
+pytestmark = pytest.mark.by_hand
+
 
 class Sums(nn.Module):
     """Two maps: the image itself and its negative, rectified; then their means."""

@@ -21,6 +21,8 @@ from neurotest.semantics.guidance import Guidance
 from neurotest.semantics.threshold import _every_rule, _stratified, tau
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_the_lower_quartile_by_hand() -> None:
     values = np.arange(100, dtype=float).reshape(10, 10) / 100

@@ -14,8 +14,9 @@ from PIL import Image
 from neurotest import registry
 from neurotest.generate.fuzz.mutants import Tally
 from neurotest.mutate.chain import Mutation
-from neurotest.serve.facts import budget_words, change_words, judged_by, random_words
-from neurotest.serve.media import TIMES, apart, differing, times_of
+from neurotest.report.pictures import apart
+from neurotest.serve.live import budget_words, change_words, judged_by, random_words
+from neurotest.serve.media import TIMES, differing, times_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from neurotest.serve.access import Access
-from neurotest.serve.gate import KNOCKS, LARGEST, Bucket, Gate
+from neurotest.serve.gate import KNOCKS, LARGEST, Access, Gate, _Bucket
 
 pytestmark = pytest.mark.plain
 ACCESS = Access(8731)
@@ -125,7 +124,7 @@ def test_large_bodies_are_refused_whether_announced_or_not() -> None:
 
 def test_too_many_requests_wait_and_strangers_sooner() -> None:
     now = [0.0]
-    gate = Gate(behind, ACCESS, guests=Bucket(1, 2, lambda: now[0]), users=Bucket(1, 3, lambda: now[0]))
+    gate = Gate(behind, ACCESS, guests=_Bucket(1, 2, lambda: now[0]), users=_Bucket(1, 3, lambda: now[0]))
     assert [ask(gate=gate, authorization=None)[0] for _ in range(3)] == [401, 401, 429]
     assert [ask(gate=gate)[0] for _ in range(4)] == [200, 200, 200, 429]
     now[0] = 1.0

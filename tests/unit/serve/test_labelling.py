@@ -17,10 +17,9 @@ from neurotest.runs import schema
 from neurotest.runs.store import Run
 from neurotest.select.adaptive.rounds import resume, status
 from neurotest.select.exchange import rounds_of
-from neurotest.serve.chooser import Chooser, Request, Selector
+from neurotest.serve.chooser import Chooser, Owner, Request, Selector
 from neurotest.serve.labelling import LEASE, Labelling
-from neurotest.serve.owner import Owner
-from neurotest.serve.refusals import Taken
+from neurotest.serve.models import Taken
 
 
 class Clock:

@@ -11,13 +11,14 @@ from tests.refusals import refused
 from tests.unit.serve.subjects import HOLDER, OTHER
 
 import neurotest
+from neurotest.cli.options import Call
 from neurotest.cli.serve import begin
 from neurotest.errors import BadInput
 from neurotest.runs.store import Run
 from neurotest.select.exchange import export, labels_of
 from neurotest.select.quantities import Quantity, kept
+from neurotest.serve.models import Taken
 from neurotest.serve.quantities import Quantities, open_labelling
-from neurotest.serve.refusals import Taken
 from neurotest.target import speed
 from neurotest.target.outputs import Bins
 
@@ -54,10 +55,9 @@ def write_quantity_project(folder: Path) -> None:
 
 def begin_run(folder: Path, *, quiet: bool = True, **more: Any) -> Path:
     write_quantity_project(folder)
-    settings: dict[str, Any] = {"seed": 0, "batch": 16, "strict": False, "limit": None, "out": folder / "run"}
-    train = f"npz:{folder / 'train.npz'}#x,y"
-    return begin(f"py:{folder / 'model.py'}:build", f"npz:{folder / 'pool.npz'}#x", None, size=SIZE, quiet=quiet, train=train,
-                 description=ABOUT | more, **settings)  # fmt: skip
+    settings: dict[str, Any] = {"seed": 0, "batch": 16, "train": f"npz:{folder / 'train.npz'}#x,y", "out": folder / "run"}
+    call = Call("label", settings, frozenset(settings), ABOUT | more, None, quiet)
+    return begin(f"py:{folder / 'model.py'}:build", f"npz:{folder / 'pool.npz'}#x", SIZE, call)
 
 
 @pytest.fixture

@@ -35,14 +35,14 @@ def test_against_plain_sums_and_scipy(fixed: int, broken: int) -> None:
         assert mcnemar(fixed, broken) == pytest.approx(binomtest(fixed, total).pvalue)
 
 
-@given(st.integers(0, 3000), st.integers(0, 3000), st.integers(0, 3000))
+@given(st.integers(0, 300), st.integers(0, 300), st.integers(0, 3000))
 def test_swapping_both_turns_the_sign(fixed: int, broken: int, rest: int) -> None:
     n = fixed + broken + rest + 1
     one, other = paired_difference(fixed, broken, n), paired_difference(broken, fixed, n)
     assert (one.value, one.low, one.high) == pytest.approx((-other.value, -other.high, -other.low), abs=1e-12)
     assert -1 <= one.low <= one.high <= 1
     assert mcnemar(fixed, broken) == mcnemar(broken, fixed)
-    assert 0 < mcnemar(fixed, broken) <= 1 or fixed + broken > 1000
+    assert 0 < mcnemar(fixed, broken) <= 1
 
 
 def test_many_inputs() -> None:

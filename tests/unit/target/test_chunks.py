@@ -10,6 +10,8 @@ from torch import nn
 
 from neurotest.target import Layer, Probe, Target, Want, chunks
 
+pytestmark = pytest.mark.by_hand
+
 
 def layer(shape: tuple[int, ...], inputs: tuple[int, ...]) -> Layer:
     return Layer("conv", "conv", 0, "convolution", shape, 1, inputs, 1, 1)

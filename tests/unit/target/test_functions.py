@@ -18,6 +18,8 @@ from torch.overrides import _get_current_function_mode_stack
 
 from neurotest.target import Probe, Target, Want, load
 
+pytestmark = pytest.mark.by_hand
+
 
 def overwrite(x: Tensor) -> Tensor:
     x.relu_()  # the result is not looked at: the network goes on with x

@@ -11,6 +11,8 @@ from torch.nn import functional as F
 from neurotest.target import Layer, Survey, Target
 from neurotest.target.survey import last_operator
 
+pytestmark = pytest.mark.by_hand
+
 
 def survey(module: nn.Module, *shape: int) -> Survey:
     return Target(module.eval(), shape=shape).survey()

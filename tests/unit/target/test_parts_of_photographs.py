@@ -21,6 +21,8 @@ from neurotest.scan import Batch, each_batch, recorded_at_once
 from neurotest.semantics.exemplars import LEAST_SAMPLES, SAMPLE_BYTES, SAMPLES, _bounded
 from neurotest.target import Probe, Target, Trace, Want, chunks
 
+pytestmark = pytest.mark.by_hand
+
 
 def target() -> Target:
     torch.manual_seed(0)

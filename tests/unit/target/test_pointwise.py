@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from neurotest.target import Probe, Target, Want
 from neurotest.target.layers import mean_from_input
 
+pytestmark = pytest.mark.by_hand
+
 SHAPE = (2, 6, 6)
 
 

@@ -13,6 +13,8 @@ from torch.nn import functional as F
 
 from neurotest.target import Probe, Target, Want
 
+pytestmark = pytest.mark.by_hand
+
 
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("neuron", ["channel", "unit"])

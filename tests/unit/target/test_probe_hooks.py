@@ -10,6 +10,8 @@ from torch import Tensor
 from neurotest.errors import BadInput
 from neurotest.target import Probe, Target, Want
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_hooks_are_there_inside_and_gone_afterwards() -> None:
     target = Target(ByHand().eval(), shape=(2,))

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from neurotest.target import Probe, Target, Want
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_edit_changes_what_the_network_goes_on_with() -> None:
     target = Target(ByHand().eval(), shape=(2,))

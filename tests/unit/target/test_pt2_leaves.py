@@ -119,8 +119,10 @@ def run(members: dict[str, bytes], tmp_path: Path, *, every: bool) -> tuple[int,
         name = next(n for n in members if n.endswith(member))
         content = json.loads(members[name])
         for number, (place, kind) in enumerate(places(content)):
+            if not every and number % 3:
+                continue
             payloads = NUMBERS if kind == "number" else words
-            for payload in payloads if every else payloads[number % len(payloads) :][:1]:
+            for payload in payloads if every else payloads[number // 3 % len(payloads) :][:1]:
                 tried += 1
                 working += attempt(members, name, changed(content, place, kind, payload), path, same)
                 assert not mark.exists(), (name, place, kind, payload)
@@ -132,10 +134,10 @@ def test_the_archive_is_a_network_as_it_is(members: dict[str, bytes], tmp_path: 
     assert attempt(members, name, json.loads(members[name]), tmp_path / "net.pt2", set())
 
 
-def test_a_payload_in_every_leaf(members: dict[str, bytes], tmp_path: Path) -> None:
+def test_a_payload_in_every_third_leaf(members: dict[str, bytes], tmp_path: Path) -> None:
     """One payload each, in turn; those in places that are not read leave the network as it is."""
     tried, working = run(members, tmp_path, every=False)
-    assert tried > 800
+    assert tried > 260
     assert 0 < working < tried
 
 

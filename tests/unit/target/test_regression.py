@@ -20,6 +20,8 @@ from neurotest.target import Target
 from neurotest.target.outputs import Bins
 from neurotest.target.spec import TargetSpec
 
+pytestmark = pytest.mark.by_hand
+
 SPAN = (-1.0, 1.0)
 
 
@@ -177,7 +179,7 @@ def test_doctor_says_how_far_off_it_is() -> None:
     assert far.facts["mean_error"] == pytest.approx(0.5, abs=1e-5)
     assert far["accuracy"].level == "warning"
     narrow = neurotest.doctor(neurotest.load(target(), span=(0.5, 1)), (x, y))
-    assert "outside" in narrow["outputs"].says
+    assert "outside" in narrow["outputs"].sentence
     assert narrow["outputs"].level == "warning"
 
 

@@ -18,7 +18,7 @@ from tests.unit.target.exportable import save
 from torch import Tensor, nn
 
 from neurotest.errors import BadInput
-from neurotest.scale.pickling import pack, unpack
+from neurotest.scale.tasks import pack, unpack
 from neurotest.target import load, operators, parts, program, rehearsal
 from neurotest.target.archive import Malformed
 from neurotest.target.exported import rehearse
@@ -38,13 +38,12 @@ def no_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The sizes for which a process was started."""
+    """The sizes for which a process would be started."""
     started: list[tuple[int, ...]] = []
-    run = rehearsal._run
 
     def counted(network: parts.Exported, what: str, shape: tuple[int, ...]) -> tuple[int, str]:
         started.append(shape)
-        return run(network, what, shape)
+        return 0, "passed"
 
     monkeypatch.setattr(rehearsal, "_run", counted)
     return started
@@ -250,6 +249,11 @@ def test_a_network_that_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     path = save(Long(), tmp_path / "long.pt2")
     with refused("failed", "process"):
         load(f"pt2:{path}")
+
+
+def test_a_network_that_passes_is_noted(members: dict[str, bytes], tmp_path: Path) -> None:
+    load(f"pt2:{tampered(members, tmp_path / 'n.pt2')}")
+    assert len(list((tmp_path / "cache" / "rehearsed").iterdir())) == 1
 
 
 def test_a_network_is_tried_once(members: dict[str, bytes], tmp_path: Path, runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,8 @@ from torch import nn
 
 from neurotest.target import Target, Want
 from neurotest.target.layers import SAMPLE, Layer
+
+pytestmark = pytest.mark.by_hand
 
 
 def network() -> Target:

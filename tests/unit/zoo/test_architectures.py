@@ -11,6 +11,8 @@ from neurotest.target import Target
 from neurotest.zoo import architectures, audio
 from neurotest.zoo.architectures import Normalise
 
+pytestmark = pytest.mark.by_hand
+
 PARAMETERS = {
     "mnist-lenet1": 7_206,  # DeepSensor, table 1
     "mnist-lenet4": 69_362,

@@ -17,6 +17,8 @@ from neurotest.train import subjects
 from neurotest.zoo import faulty
 from neurotest.zoo.faulty import Faulty, Patch, pollute, read
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_a_patch_by_hand() -> None:
     patch = Patch(np.arange(1, 5, dtype=np.uint8).reshape(1, 2, 2), 2)

@@ -22,7 +22,7 @@ from neurotest.measure.several import Several
 from neurotest.memory import peak
 from neurotest.pieces import Piece, _see, pieces
 from neurotest.scale.opening import open_executor
-from neurotest.scale.pickling import pack
+from neurotest.scale.tasks import pack
 from neurotest.select.scorer import Pool, Scorer
 from neurotest.select.scoring import Scoring, begin, score
 from neurotest.select.uncertainty import DeepGini

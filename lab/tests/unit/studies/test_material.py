@@ -56,6 +56,7 @@ def test_somebody_elses_weights_become_ours(tmp_path: Path, monkeypatch: pytest.
         material.network(BORROWED)
 
 
+@pytest.mark.slow
 def test_photographs_are_used_where_they_are_and_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A small network stands in for the package's; files in the order of their classes, cut to the middle."""
     from PIL import Image

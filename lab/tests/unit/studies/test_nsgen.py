@@ -131,6 +131,7 @@ def test_a_small_campaign(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not zoo.find("fashion-lenet5").embedded, reason="the embedded networks were removed")
+@pytest.mark.slow
 def test_paths_are_read_once_and_give_every_variants_threshold(monkeypatch: pytest.MonkeyPatch) -> None:
     """The shared paths through all layers hold those of a guide through some: its own reading gives the same threshold."""
     from neurotest.generate.fuzz import build_guide

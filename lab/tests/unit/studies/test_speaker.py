@@ -108,6 +108,7 @@ def test_a_network_trained_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
     assert row["errors"] <= row["seeds"]
 
 
+@pytest.mark.slow
 def test_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Louder than in the study, so that few seeds have faults; its tables by network."""
     monkeypatch.setattr(cells, "BALL", dataclasses.replace(subjects.BALL, radius=15.0))

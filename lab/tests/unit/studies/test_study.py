@@ -258,6 +258,7 @@ def test_cells_in_processes_of_their_own_hold_the_same() -> None:
         assert {cell.key: value for cell, value, _ in contents(cells)} == serial
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_is_said_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     before = set(multiprocessing.active_children())
     with workers(2), refused("worker-lost"):
@@ -280,6 +281,7 @@ def test_a_process_that_dies_is_said_and_nothing_stays_behind(monkeypatch: pytes
     assert set(multiprocessing.active_children()) <= before
 
 
+@pytest.mark.slow
 def test_an_absent_cell_is_tried_again_in_processes_too(tmp_path: Path) -> None:
     registry.entries("study")
     registry.register("study", "waiting", paper="", cost="")(Waiting)

@@ -27,7 +27,7 @@ from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import resume_job, run_job
 from neurotest.mutate.unit import distances
 from neurotest.public import public
-from neurotest.runs.folder import own
+from neurotest.runs.folder import declare
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.settings.generate import IlluminateSettings
@@ -87,7 +87,7 @@ class IlluminateResult(AttackResult):
 
 
 FAULTS = "faults.npz"
-own(r"faults\.npz")
+declare(r"faults\.npz")
 
 
 @public(IlluminateSettings)

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import eps_share, setting
 from neurotest.generate.gradient.attacks import PGD
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol, attacked
-from neurotest.zoo.recipes import Recipe
-
-
-class _Adversarial(Protocol):
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)  # type: ignore[attr-defined]
 
 
 @register(
@@ -25,17 +17,16 @@ class _Adversarial(Protocol):
     cost="every step costs steps + 1 forward and backward passes: 8 times a plain training",
     differs="Starts from the trained network instead of from random weights.",
 )
-class PgdTraining(_Adversarial):
+class PgdTraining(Protocol):
     """Every batch of the training data is moved by PGD on the network as it is at that step, and only then learned."""
 
-    name: ClassVar[str] = "pgd-at"
     eps: float = setting(0.1, read=eps_share)
     steps: int = setting(7, "7 in the paper")
     epochs: int = setting(10, "10 here: the network is trained already")
     batch: int = setting(64, "128 in the paper")
     rate: float = setting(0.001, "0.001 for Adam", above=0)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.train, attack=PGD(eps=self.eps, step=2.5 * self.eps / self.steps, steps=self.steps))
 
 
@@ -46,17 +37,16 @@ class PgdTraining(_Adversarial):
     cost="20 epochs on at most 1,000 inputs",
     differs="The paper calls this adversarial training; Madry's regenerates attacks at every step, which is `pgd-at` here.",
 )
-class StaticAdversarial(_Adversarial):
+class StaticAdversarial(Protocol):
     """`tests` benign inputs and as many PGD examples of them, made once on the old network."""
 
-    name: ClassVar[str] = "static-adv"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     tests: int = setting(500, "500 in the paper")
     eps: float = setting(0.3, read=eps_share)
     epochs: int = setting(20, "20 in the paper")
     batch: int = setting(32, "32 in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         benign = some(plan.base, self.tests, seed, "benign")
         return Ingredients(base=benign, new=attacked(plan.target, benign, PGD(eps=self.eps), seed))

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol
-from neurotest.zoo.recipes import Recipe
 
 
 @register(
@@ -23,17 +20,13 @@ from neurotest.zoo.recipes import Recipe
 class DeepSensor(Protocol):
     """At most `tests` faults and as many benign inputs they were made from, batches of 32."""
 
-    name: ClassVar[str] = "deepsensor"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     tests: int = setting(500, "500 in the paper")
     epochs: int = setting(20, "20 in the paper")
     batch: int = setting(32, "32 in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
-
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         new = some(plan.learn.inputs, self.tests, seed, "deepsensor")
         benign = plan.learn.originals
         if benign is None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, joined
+from neurotest.repair.plan import RepairPlan, joined
 from neurotest.repair.protocol import Protocol
-from neurotest.repair.statistics import normalised
+from neurotest.repair.retrain import normalised
 from neurotest.zoo.recipes import Recipe
 
 NORMALISED, OTHERS = 0.001, 0.003  # rates for Adam, of networks with batch normalisation and without
@@ -37,7 +37,6 @@ class Default(Protocol):
     best epoch counts; 0: it goes to the end.
     """
 
-    name: ClassVar[str] = "default"
     epochs: int = setting(10, "10 by default")
     batch: int = setting(64, "64 by default")
     rate: float = setting(0.0, "0: 0.001 with batch normalisation, 0.003 without", least=0)
@@ -54,14 +53,14 @@ class Default(Protocol):
     schedule: Literal["onecycle", "constant"] = "onecycle"
     patience: int = setting(0, "0: to the end", least=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         rate = self.rate or (NORMALISED if normalised(plan.target.module) else OTHERS)
         return Recipe(
             epochs=self.epochs, batch=self.batch, optimiser=self.optimiser, rate=rate, schedule=self.schedule,
             average=self.average, patience=self.patience or None, seed=seed,
         )  # fmt: skip
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         base = joined(plan.train, plan.benign)
         assert base is not None
         aim = plan.aim(self.aimed, self.depth).broader(self.broad)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from neurotest.data.source import Source
 from neurotest.errors import BadInput
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, joined
+from neurotest.repair.plan import RepairPlan, joined
 from neurotest.repair.protocol import Protocol
 from neurotest.repair.retrain import CLOSE, WEIGHTS, Repaired, score
 from neurotest.scan import batches
@@ -37,18 +36,19 @@ class Head(Protocol):
     """Multinomial regression on the faults and on what they were made from, starting from the old logits; `ridge` holds it to
     them. The whole correction, or the part of it that is best on inputs that decide, is added to the last dense layer."""
 
-    name: ClassVar[str] = "head"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     ridge: float = setting(1.0, "1 by default", above=0)
     anchor: float = setting(1.0, "1: an input that is right counts as much as a fault", above=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         return Recipe(epochs=1, seed=seed)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.base, new=plan.learn.inputs)
 
-    def repair(self, plan: Plan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None) -> Repaired:
+    def repair(
+        self, plan: RepairPlan, seed: int, *, checkpoint: Checkpoint | None = None, report: Report | None = None
+    ) -> Repaired:
         own = self.ingredients(plan, seed)
         everything = joined(own.new, own.base)
         assert everything is not None
@@ -58,7 +58,7 @@ class Head(Protocol):
         weights = torch.full((len(hidden),), self.anchor, dtype=torch.float64)
         weights[:faults] = 1.0
         scale = hidden.std(dim=0, correction=0).mean().clamp_min(1e-6)
-        constant = torch.full((len(hidden), 1), float(last_layer(plan.target, plan.target.module).bias is not None))
+        constant = torch.full((len(hidden), 1), float(_last_layer(plan.target, plan.target.module).bias is not None))
         features = torch.cat([hidden / scale, constant.double()], dim=1)
         added = corrected_head(features, outputs, outputs.aims(torch.from_numpy(everything.labels)), weights, self.ridge)
         added = torch.cat([added[:-1] / scale, added[-1:]])
@@ -78,15 +78,15 @@ def _hidden(target: Target, source: Source) -> tuple[Tensor, Tensor]:
     return torch.cat(hidden), torch.cat(logits)
 
 
-def _best(plan: Plan, added: Tensor) -> tuple[float, nn.Module]:
+def _best(plan: RepairPlan, added: Tensor) -> tuple[float, nn.Module]:
     """As much of the correction as is best on the inputs that decide."""
-    modules = {weight: folded(plan.target, weight * added) for weight in WEIGHTS}
+    modules = {weight: _folded(plan.target, weight * added) for weight in WEIGHTS}
     scores = {weight: score(plan, module) for weight, module in modules.items()}
     best = max(weight for weight in WEIGHTS if scores[weight] >= max(scores.values()) - CLOSE)
     return best, modules[best]
 
 
-def last_layer(target: Target, module: nn.Module) -> nn.Linear:
+def _last_layer(target: Target, module: nn.Module) -> nn.Linear:
     """The dense layer of `module` that gives the logits; a network without one is refused."""
     (layer,) = target.survey().find("last_hidden")
     last = module.get_submodule(layer.module)
@@ -113,10 +113,10 @@ def _gives_logits(target: Target, last: nn.Linear) -> bool:
     return own.shape == trace.logits.shape and bool(torch.allclose(own, trace.logits, rtol=1e-3, atol=1e-4))
 
 
-def folded(target: Target, added: Tensor) -> nn.Module:
+def _folded(target: Target, added: Tensor) -> nn.Module:
     """A copy of the network whose last dense layer gives what it gave and `added` (hidden + 1, classes), the last row a bias."""
     module = copy.deepcopy(target.module)
-    last = last_layer(target, module)
+    last = _last_layer(target, module)
     with torch.no_grad():
         last.weight.add_(added[:-1].T.to(last.weight))
         if last.bias is not None:

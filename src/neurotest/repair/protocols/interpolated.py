@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan
+from neurotest.repair.plan import RepairPlan
 from neurotest.repair.protocol import Protocol
 from neurotest.zoo.recipes import Recipe
 
@@ -28,8 +26,7 @@ class Interpolated(Protocol):
     inputs that decide no more than a sixteenth is lost; it is at most 0.7 if more than one in a hundred is.
     """
 
-    name: ClassVar[str] = "interpolated"
-    needs_train: ClassVar[bool] = False
+    needs_train = False
     epochs: int = setting(20, "20 by default")
     batch: int = setting(32, "32 by default")
     rate: float = setting(0.001, "0.001 for Adam", above=0)
@@ -38,10 +35,10 @@ class Interpolated(Protocol):
     anchors: float = setting(8.0, "8 by default", least=0)
     average: float = setting(0.98, "0.98 by default", least=0, below=1)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
+    def recipe(self, plan: RepairPlan, seed: int) -> Recipe:
         return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, average=self.average, seed=seed)
 
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         base = plan.base
         return Ingredients(
             base=base, new=plan.learn.inputs, copies=round(self.copies * len(base)), aim=plan.aim(0.2),

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from neurotest.checks import setting
 from neurotest.registry import register
 from neurotest.repair.lessons import Ingredients
-from neurotest.repair.plan import Plan, some
+from neurotest.repair.plan import RepairPlan, some
 from neurotest.repair.protocol import Protocol
-from neurotest.zoo.recipes import Recipe
 
 
 @register(
@@ -23,14 +20,10 @@ from neurotest.zoo.recipes import Recipe
 class NsGen(Protocol):
     """Training data and at most `mutants` faults, Adam with a OneCycle rate."""
 
-    name: ClassVar[str] = "nsgen"
     mutants: int = setting(1000, "1000 in the paper")
     epochs: int = setting(10, "not given in the paper")
     batch: int = setting(64, "not given in the paper")
     rate: float = setting(0.001, "not given in the paper", above=0)
 
-    def recipe(self, plan: Plan, seed: int) -> Recipe:
-        return Recipe(epochs=self.epochs, batch=self.batch, rate=self.rate, seed=seed)
-
-    def ingredients(self, plan: Plan, seed: int) -> Ingredients:
+    def ingredients(self, plan: RepairPlan, seed: int) -> Ingredients:
         return Ingredients(base=plan.train, new=some(plan.learn.inputs, self.mutants, seed, "nsgen"))

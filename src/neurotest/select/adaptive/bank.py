@@ -17,7 +17,7 @@ from neurotest import rng
 from neurotest.audio import is_audio
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import atomic_write, cache_dir
 from neurotest.levels import levels_of
 from neurotest.mutate.audio import AudioMutations
 from neurotest.mutate.base import Mutations
@@ -154,7 +154,7 @@ def of_training(
     if (kept := _read(place, _names_of(copies))) is not None:
         return kept
     bank, basis = _build(target, images, images.labels, copies=copies, progress=progress)
-    with suppress(BadInput), whole(place) as part, open(part, "wb") as file:  # a cache that cannot be written costs time only
+    with suppress(BadInput), atomic_write(place) as part, open(part, "wb") as file:  # without a cache it costs time only
         np.savez(file, allow_pickle=False, **_arrays(bank, basis))
     return bank, basis
 

@@ -16,7 +16,7 @@ from neurotest import checks
 from neurotest.arrays import LARGEST_ARRAY
 from neurotest.data.source import Source
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import atomic_write, cache_dir
 from neurotest.reading import read_bytes, user_path
 from neurotest.scan import BATCH, Consumer, Progress, scan
 from neurotest.semantics.descriptions import DEAD, UNKNOWN, NeuronDescription
@@ -208,5 +208,5 @@ def _keep(exemplars: Exemplars, place: Path) -> None:
     for number, name in enumerate(exemplars.best):
         state[f"{number}/places"] = exemplars.gamma(name).numpy()[None]
         state[f"{number}/places.keys"] = np.zeros(1, dtype=np.uint64)
-    with suppress(BadInput), whole(place) as part:  # a cache that cannot be written to costs time, nothing else
+    with suppress(BadInput), atomic_write(place) as part:  # a cache that cannot be written to costs time, nothing else
         save_file(state, part)

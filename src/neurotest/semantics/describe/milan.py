@@ -20,7 +20,7 @@ from torch.nn import functional
 from neurotest import checks, rng
 from neurotest.data.spec import data as read_data
 from neurotest.errors import BadInput
-from neurotest.files import cache_dir, whole
+from neurotest.files import atomic_write, cache_dir
 from neurotest.reading import read_bytes
 from neurotest.registry import register
 from neurotest.semantics.describe.corpus import (
@@ -383,7 +383,7 @@ def _save(decoders: _Decoders, place: Path) -> None:
     for name, module in zip(STORED, (decoders.decoder, decoders.language), strict=True):
         tensors |= {f"{name}.{key}": value.contiguous() for key, value in module.state_dict().items()}
     sizes = {"embedding": decoders.decoder.embed.embedding_dim, "hidden": decoders.decoder.cell.hidden_size}
-    with whole(place) as part:
+    with atomic_write(place) as part:
         save_file(tensors, part, {"about": json.dumps({"words": decoders.vocabulary.words, **sizes})})
 
 

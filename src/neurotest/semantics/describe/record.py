@@ -23,7 +23,7 @@ from neurotest.jobs.methods import stored_method
 from neurotest.jobs.opening import digests, stored_spec
 from neurotest.jobs.stored import target_config
 from neurotest.runs.export import cell
-from neurotest.runs.folder import Folder, own
+from neurotest.runs.folder import Folder, declare
 from neurotest.runs.rows import InputRow
 from neurotest.runs.store import Run
 from neurotest.semantics.describe.material import Describer, Material
@@ -34,8 +34,8 @@ from neurotest.stats.bootstrap import mean_interval
 if TYPE_CHECKING:
     from PIL import Image
 
-own(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
-own(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
+declare(r"descriptions\.csv|exemplars\.csv|rating\.csv|rating-key\.json")
+declare(rf"{SHEETS}/[0-9]{{2,}}-[\w.-]+-[0-9]{{4,}}\.(png|jpg)", SHEETS)
 ROWS = 64  # per image: larger ones no viewer likes
 LEFT = 330  # pixels for the words
 SMALL, LARGE = 48, 112  # sides of a tile

@@ -22,7 +22,7 @@ from neurotest.jobs.methods import read_method, stored_method
 from neurotest.jobs.opening import AnyTarget, stored_source
 from neurotest.jobs.stored import stored_target
 from neurotest.jobs.work import Job, resume_job, run_job
-from neurotest.runs.folder import LARGEST, own
+from neurotest.runs.folder import LARGEST, declare
 from neurotest.runs.store import Run
 from neurotest.scan import Progress
 from neurotest.semantics.describe import record
@@ -34,7 +34,7 @@ from neurotest.settings.analyse import DescribeSettings
 from neurotest.target import Trace, Want
 
 PASS = "pass.npz"  # the exemplars of the inputs that were seen so far
-own(r"pass\.npz")
+declare(r"pass\.npz")
 PAUSE = 30.0  # seconds between two snapshots, at least
 
 

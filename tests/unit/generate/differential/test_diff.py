@@ -25,6 +25,8 @@ from neurotest.levels import EIGHT
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def network(
     seed: int, *, classes: int = 3, shape: tuple[int, ...] = (1, 6, 6), bounds: tuple[float, float] = (0.0, 1.0)

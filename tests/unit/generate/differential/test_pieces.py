@@ -15,6 +15,8 @@ from neurotest.generate.differential.dlfuzz import _coverage_gains, _Mixed, _run
 from neurotest.generate.differential.ensemble import Neurons, pick
 from neurotest.target import Probe, Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def target() -> Target:
     torch.manual_seed(1)

@@ -16,6 +16,8 @@ from neurotest.mutate.operators import Blur, Contrast
 from neurotest.mutate.rules import DeepHunterMutations, Rules95, Rules98
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def test_kinship_by_hand() -> None:
     """Parameters 0, 1, 10 lie 0, 0.1, 1 apart in their range: exp(-(0.1/0.15)^2) = 0.6412, and never below 0.01."""

@@ -17,6 +17,8 @@ from neurotest.generate.fuzz.goals.planning import Chooser, Forecasts, chances
 from neurotest.mutate.base import Family, Mutations, single
 from neurotest.mutate.operators import Add, Contrast, Rotation
 
+pytestmark = pytest.mark.by_hand
+
 
 @dataclass(frozen=True, kw_only=True)
 class Few(Mutations):

@@ -17,6 +17,8 @@ from neurotest.errors import BadInput
 from neurotest.generate.gradient.engine import Diversity, Engine, _divergence, _slope
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def by_loop(values: np.ndarray) -> float:
     """KL(U || p), p = relu(a) / sum + 1e-20, term by term in float64."""

@@ -23,6 +23,8 @@ from neurotest.generate.illuminate.settings import Bend, Change, Noise, Shading,
 from neurotest.runs.store import Run
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 
 def target() -> Target:
     torch.manual_seed(3)

@@ -17,6 +17,8 @@ from neurotest.levels import SIXTEEN
 from neurotest.target import Target
 from neurotest.zoo.audio import LogMel
 
+pytestmark = pytest.mark.by_hand
+
 SAMPLES, RATE = 2560, 8000
 BALL = Ball("snr", 20.0, SIXTEEN)
 

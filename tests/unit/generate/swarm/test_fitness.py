@@ -13,6 +13,8 @@ from neurotest.errors import BadInput
 from neurotest.generate.swarm import Ball, Measure, Problem
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 BALL = Ball("linf", 0.2, None)
 
 

@@ -16,6 +16,8 @@ from neurotest.generate.swarm.lattice import SHARES, STEPS, Footprint, Lattice, 
 from neurotest.levels import EIGHT
 from neurotest.target import Target
 
+pytestmark = pytest.mark.by_hand
+
 BALL = Ball("linf", 0.1, EIGHT)
 
 

@@ -14,6 +14,8 @@ from neurotest.generate.swarm.moves import Tiles, Velocity, grid
 from neurotest.generate.swarm.settings import PRESETS
 from neurotest.levels import EIGHT, SIXTEEN, Levels
 
+pytestmark = pytest.mark.by_hand
+
 
 def images(n: int, seed: int, shape: tuple[int, ...] = (1, 6, 6)) -> torch.Tensor:
     return torch.randint(0, 256, (n, *shape), generator=torch.Generator().manual_seed(seed)) / 255

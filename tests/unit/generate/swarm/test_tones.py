@@ -19,6 +19,8 @@ from neurotest.generate.swarm.ball import Ball
 from neurotest.generate.swarm.tones import TONE_LOUDNESS, TURN_TONES, Tones, _Plane
 from neurotest.levels import SIXTEEN
 
+pytestmark = pytest.mark.by_hand
+
 
 def amounts_of(plane: _Plane, sound: torch.Tensor) -> torch.Tensor:
     """The inverse of `plane.sound`: (n, samples) -> (n, frequencies, times)."""

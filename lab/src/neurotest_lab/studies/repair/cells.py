@@ -21,7 +21,7 @@ from neurotest.repair.evaluation import Judge, read_attacks
 from neurotest.repair.lessons import predictions
 from neurotest.repair.material import Material
 from neurotest.repair.operators import Operators, unit
-from neurotest.repair.plan import Plan, make_plan
+from neurotest.repair.plan import RepairPlan, make_plan
 from neurotest.repair.protocol import CONTROLS, Protocol, control
 from neurotest.repair.retrain import Repaired
 from neurotest.select import select
@@ -89,7 +89,7 @@ def picks(target: Target, seeds: Source, seed: int, method: str, train: Source) 
 def planned(
     subject: str, seed: int, *, train: int | None, holdout: int = 2500, faults: int = 2000, selector: str | None = None,
     unseen: float = UNSEEN, benign: bool = True, parity: str = "odd", seeds: int | None = None,
-) -> Plan:  # fmt: skip
+) -> RepairPlan:  # fmt: skip
     """The faults of a campaign, or picks, on half of the test images, split, and the other half to judge by. seeds: of the
     campaign, at most."""
     target = load(f"zoo:{subject}")
@@ -131,7 +131,7 @@ def repaired(
     return row
 
 
-def _distances(plan: Plan, arms: dict[str, Repaired | str], count: int) -> dict[str, list[float]]:
+def _distances(plan: RepairPlan, arms: dict[str, Repaired | str], count: int) -> dict[str, list[float]]:
     """CLEVER (L2) of the same inputs, all right before, on the old network and on every new one; 0 for one that errs."""
     clean = plan.sets["clean"]
     assert clean.labels is not None
@@ -149,7 +149,7 @@ def _distances(plan: Plan, arms: dict[str, Repaired | str], count: int) -> dict[
     }
 
 
-def _numbers(plan: Plan, judge: Judge, ours: Repaired, arms: dict[str, Repaired | str]) -> Row:
+def _numbers(plan: RepairPlan, judge: Judge, ours: Repaired, arms: dict[str, Repaired | str]) -> Row:
     """Accuracies in percent by set; of each control also our gain over it, with its standard error over inputs."""
     labels, old = judge.labels, judge.old()
     right = right_answers(plan, judge, ours)
@@ -169,7 +169,7 @@ def _numbers(plan: Plan, judge: Judge, ours: Repaired, arms: dict[str, Repaired 
     return row
 
 
-def right_answers(plan: Plan, judge: Judge, result: Repaired) -> dict[str, np.ndarray]:
+def right_answers(plan: RepairPlan, judge: Judge, result: Repaired) -> dict[str, np.ndarray]:
     answers = judge.predict(plan.target.holding(result.module))
     return {name: answers[name] == truth for name, truth in judge.labels.items()}
 

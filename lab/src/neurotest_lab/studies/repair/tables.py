@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neurotest import rng
-from neurotest.repair.result import WORDS
+from neurotest.repair.work import WORDS
 from neurotest_lab.studies.frame import Row, mean, rounded, spread
 from neurotest_lab.studies.repair.published import PAPER
 

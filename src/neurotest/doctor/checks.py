@@ -1,4 +1,4 @@
-"""The examination: every check in turn, none of them able to hide the others."""
+"""`neurotest.doctor`: every check in turn, none of them able to hide the others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from neurotest.data.objects import AnyData
 from neurotest.doctor import behaviour, fit, structure
-from neurotest.doctor.examined import ORDER, Diagnosis, Examined, Finding, first_line
+from neurotest.doctor.context import ORDER, Diagnosis, DoctorContext, Finding, first_line
 from neurotest.errors import BadInput, Remark
 from neurotest.public import public
 from neurotest.scan import aligned, read, remarks
@@ -20,7 +20,7 @@ from neurotest.target import Target
 from neurotest.target.load import load
 
 Progress = Callable[[int, int], None]
-Check = Callable[[Examined], Iterator[Finding]]
+Check = Callable[[DoctorContext], Iterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     behaviour.conversion, behaviour.determinism, behaviour.batches, behaviour.finite, behaviour.outputs, fit.bounds,
     fit.classes, fit.accuracy,
@@ -36,7 +36,7 @@ def doctor(
     progress: Progress | None = None,
     **settings: Any,
 ) -> Diagnosis:
-    """Examine a target, on `limit` inputs spread over `data` or, without data, on noise.
+    """Check a target, on `limit` inputs spread over `data` or, without data, on noise.
 
     What is wrong with the network becomes a finding; what cannot be loaded at all raises BadInput.
     """
@@ -51,18 +51,18 @@ def doctor(
             source = aligned(loaded, source)
         except BadInput as error:
             findings.append(Finding("classes", "problem", first_line(error), "correct --classes"))
-    with Examined(loaded, source, chosen.limit, chosen.batch) as examined:
-        findings += behaviour.mode(examined)
-        refusal = _refusal(examined)
+    with DoctorContext(loaded, source, chosen.limit, chosen.batch) as context:
+        findings += behaviour.mode(context)
+        refusal = _refusal(context)
         if refusal is not None:
             findings.append(refusal)
         else:
             for number, check in enumerate(CHECKS, start=1):
-                findings += _safely(check, examined)
+                findings += _safely(check, context)
                 if progress is not None:
                     progress(number, len(CHECKS))
     findings.sort(key=lambda finding: ORDER.index(finding.level))
-    return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), examined.facts)
+    return Diagnosis(loaded.spec, None if source is None else source.spec, tuple(findings), context.facts)
 
 
 def _load(target: Target | nn.Module | str, description: dict[str, Any], findings: list[Finding]) -> Target:
@@ -79,12 +79,12 @@ def _load(target: Target | nn.Module | str, description: dict[str, Any], finding
     return loaded
 
 
-def _refusal(examined: Examined) -> Finding | None:
+def _refusal(context: DoctorContext) -> Finding | None:
     """Whether the network takes its inputs at all and gives one row of numbers for each."""
     try:
-        out = examined.target.raw(examined.x[:2])
+        out = context.target.raw(context.x[:2])
     except Exception as error:  # a stranger's code may raise anything
-        size = "x".join(map(str, examined.x.shape[1:]))
+        size = "x".join(map(str, context.x.shape[1:]))
         advice = "check --size (channels x height x width) and the data"
         return Finding("runs", "problem", f"inputs of size {size} fail: {first_line(error)}", advice)
     if isinstance(out, Tensor) and not out.is_floating_point():
@@ -98,10 +98,10 @@ def _refusal(examined: Examined) -> Finding | None:
     return Finding("runs", "problem", f"the network returns {returned}", "wrap it in a module that returns logits (n, classes)")
 
 
-def _safely(check: Check, examined: Examined) -> Iterator[Finding]:
+def _safely(check: Check, context: DoctorContext) -> Iterator[Finding]:
     """A check that the network makes impossible is itself a finding."""
     try:
-        yield from check(examined)
+        yield from check(context)
     except Exception as error:  # a stranger's code may raise anything, and the other checks are still to be made
         failed = f"not checked, because the network failed: {first_line(error)}"
         yield Finding(check.__name__, "problem", failed, "see the other findings first")

@@ -1,17 +1,18 @@
-"""The network under examination, in eval mode meanwhile, with inputs to run it on; and what an examination reports."""
+"""The network that is checked, in eval mode meanwhile, with inputs to run it on; and what a check reports."""
 
 from __future__ import annotations
 
 import copy
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from neurotest import rng
@@ -24,8 +25,9 @@ from neurotest.target import Probe, Survey, Target, Want
 from neurotest.target.failures import ForwardError
 from neurotest.target.survey import survey
 
-Level = Literal["ok", "note", "warning", "problem"]
-ORDER: tuple[Level, ...] = ("problem", "warning", "note", "ok")
+Level = Literal["alarm", "problem", "warning", "note", "ok"]
+ORDER: tuple[Level, ...] = ("alarm", "problem", "warning", "note", "ok")
+OLD_NAMES = {"says": "sentence", "do": "advice", "examination": "check", "severity": "level", "pictures": "images"}  # of 0.1
 
 
 def first_line(error: BaseException) -> str:
@@ -36,22 +38,56 @@ def first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One check: what was seen and, unless all is well, what to do.
+@dataclass(frozen=True, eq=False)
+class CaptionedImage:
+    """An input as it lies in a source, or a changed one, and what is said below it."""
 
-    problem: numbers measured on this target would be wrong. warning: look at it first. note: good to know.
+    x: NDArray[Any]
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """One thing to know about a network and, unless all is well, what to do.
+
+    alarm: do not rely on the network, or on the numbers, before it is dealt with. problem: numbers measured on this target would
+    be wrong. warning: look at it first. note: good to know. strength: from 0 to 1, ranks findings of equal level. evidence: rows
+    (what, number, interval or None). deeper: the command that looks closer.
     """
 
     check: str
     level: Level
-    says: str
-    do: str = ""
+    sentence: str
+    advice: str = ""
+    strength: float = 0.0
+    evidence: tuple[tuple[str, float, tuple[float, float] | None], ...] = ()
+    images: tuple[CaptionedImage, ...] = ()
+    deeper: str = ""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in OLD_NAMES:
+                return getattr(self, OLD_NAMES[name])
+            raise AttributeError(f"a finding has no {name!r}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Under the names that a check's JSON has always had."""
+        rows = [{"what": what, "value": value, "interval": limits} for what, value, limits in self.evidence]
+        about = {"sentence": self.sentence, "advice": self.advice, "evidence": rows, "deeper": self.deeper}
+        captions = [image.caption for image in self.images]
+        return {
+            "examination": self.check,
+            "severity": self.level,
+            "strength": float(self.strength),
+            **about,
+            "captions": captions,
+        }
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings of one examination, worst first, and the facts they rest on."""
+    """All findings of one doctor run, worst first, and the facts they rest on."""
 
     target: str
     data: str | None
@@ -71,7 +107,7 @@ class Diagnosis:
 
     def table(self) -> str:
         """The findings as lines of text."""
-        lines = [f"{f.level:8}{f.check:14}{f.says}" + (f"\n{'':22}-> {f.do}" if f.do else "") for f in self.findings]
+        lines = [f"{f.level:8}{f.check:14}{f.sentence}" + (f"\n{'':22}-> {f.advice}" if f.advice else "") for f in self.findings]
         return "\n".join(lines)
 
     def headline(self) -> str:
@@ -84,13 +120,14 @@ class Diagnosis:
         return Path(path)
 
     def _repr_html_(self) -> str:
-        rows = [{"level": f.level, "check": f.check, "what was seen": f.says, "what to do": f.do} for f in self.findings]
+        rows = [{"level": f.level, "check": f.check, "what was seen": f.sentence, "what to do": f.advice} for f in self.findings]
         return view([self.headline()], (), rows)
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "target": self.target, "data": self.data, "problems": self.count("problem"), "warnings": self.count("warning"),
-            "findings": [asdict(finding) for finding in self.findings], **self.facts,
+            "findings": [{"check": f.check, "level": f.level, "says": f.sentence, "do": f.advice} for f in self.findings],
+            **self.facts,
         }  # fmt: skip
 
 
@@ -98,7 +135,7 @@ NOISE = 64  # inputs when there are no data
 TRIED, LEAST_TRIED = 1_000_000_000, 96  # values of all layers that a reading of the inputs may cost; inputs it needs
 
 
-class Examined:
+class DoctorContext:
     """A target, inputs in its bounds, and where they come from: data or, without any, noise."""
 
     def __init__(self, target: Target, source: Source | None, limit: int, batch: int) -> None:
@@ -141,7 +178,7 @@ class Examined:
         noise = torch.rand((count, *self.target.shape), generator=rng.torch_stream("doctor.noise", 0))
         return (noise * (high - low) + low).to(self.target.device)
 
-    def __enter__(self) -> Examined:
+    def __enter__(self) -> DoctorContext:
         self.training = [module for module in self.target.module.modules() if module.training]
         for module in self.training:
             module.training = False
