@@ -55,7 +55,7 @@ def test_two_rounds(cli: Cli, begun: dict[str, Any]) -> None:
     ("arguments", "word"),
     [
         (["select"], "TARGET POOL"),
-        (["select", "--resume", "nowhere"], "is no run"),
+        (["select", "--resume", "nowhere"], "is not a run"),
         (["labels", "run", "add"], "which file"),
         (["labels", "run", "remove", "x.csv"], "expected"),
         (["labels", "run", "add", "missing.csv"], "missing.csv"),

@@ -154,8 +154,8 @@ def test_the_commands_in_one_process(cli: Any, tmp_path: Path) -> None:
         (["fuzz", "zoo:mnist-lenet1", "zoo:cifar10/test", "--iterations", "5"], "expects"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "colours", "--iterations", "5"], "expected logits"),
         (["fuzz", "zoo:mnist-lenet1", SEEDS, "--outputs", "0"], "outputs=0"),
-        (["fuzz", "--resume", "nowhere"], "is no run"),
-        (["families", "nowhere"], "is no run"),
+        (["fuzz", "--resume", "nowhere"], "is not a run"),
+        (["families", "nowhere"], "is not a run"),
         (["replay", "x.png"], "not a fault of a campaign"),
     ],
 )

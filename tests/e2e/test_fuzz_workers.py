@@ -106,7 +106,10 @@ def test_a_campaign_on_workers_is_killed_resumed_moved_and_used(
 def test_options_of_workers_are_checked(project: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(project)
     options = ["fuzz", "py:models.py:cnn", "dir:photos", *PHOTOGRAPHS, "--forwards", 100]
-    for wrong, says in ((["--islands", 0], "islands=0: expected an integer from 1"), (["--workers", 0], "--workers 0: expected")):
+    for wrong, says in (
+        (["--islands", 0], "--islands 0: expected an integer from 1"),
+        (["--workers", 0], "--workers 0: expected"),
+    ):
         outcome = cli(*options, *wrong)
         assert outcome.code == 2
         assert says in outcome.err

@@ -122,7 +122,7 @@ def test_selection_has_a_default_and_refuses_the_others_with_what_to_use(tmp_pat
     said = command("select", TARGET, SEEDS, "--budget", "5", "--out", str(tmp_path / "sel"))
     assert said["method"] == "disagreement"
     assert len(said["indices"]) == 5
-    assert "use disagreement (with --train DATA)" in refused("select", TARGET, SEEDS, "--method", "entropy")
+    assert "Use disagreement (with --train DATA)" in refused("select", TARGET, SEEDS, "--method", "entropy")
     (tmp_path / "labels.csv").write_text("position,label\n0,0.25\n1,-0.5\n2,0.9\n")
     words = ("--method", "neighbours", "--labels", str(tmp_path / "labels.csv"), "--budget", "5", "--out", str(tmp_path / "two"))
     assert command("select", TARGET, SEEDS, *words)["indices"]

@@ -140,6 +140,6 @@ def test_what_is_missing_is_named(cli: Cli) -> None:
     assert result.code == 2
     assert "repair needs TARGET, RUN and --holdout DATA, or --resume RUN" in result.err
     other = cli("repair", "zoo:mnist-lenet1", "nowhere", "--holdout", "zoo:mnist/test[:20]")
-    assert (other.code, "no run" in other.err) == (2, True)
+    assert (other.code, "not a run" in other.err) == (2, True)
     source = cli("doctor", "run:nowhere")
-    assert (source.code, "no run" in source.err) == (2, True)
+    assert (source.code, "not a run" in source.err) == (2, True)

@@ -186,15 +186,15 @@ def test_a_second_server_is_refused_in_a_sentence_and_ctrl_c_is_a_good_end(tmp_p
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["label", "nowhere"], "is no run"),
+        (["label", "nowhere"], "is not a run"),
         (["label", "run", "--port", 70000], "65535"),
-        (["label", "run", "--stop", 2], "fault rate"),
+        (["label", "run", "--stop", 2], "--stop 2"),
         (["label", "run", "--round", 0], "--round 0"),
         (["label", "run", "--train", "zoo:mnist/train"], "neurotest label TARGET POOL"),
         (["label", "run", "--mean", "0.5"], "neurotest label TARGET POOL"),
         (["label", "py:model.py:build", "npz:pool.npz#x", "--method", "deepgini"], "adaptive"),
         (["label", "py:model.py:build", "npz:pool.npz#x", "--pool", "npz:pool.npz#x"], "second argument"),
-        (["serve", "nowhere"], "is no run"),
+        (["serve", "nowhere"], "is not a run"),
     ],
 )
 def test_mistakes_are_sentences(tmp_path: Path, cli: Any, arguments: list[Any], words: str) -> None:
@@ -288,7 +288,7 @@ def test_a_run_from_elsewhere_runs_no_code_by_being_served(tmp_path: Path, monke
         for kind in ("explain", "shrink"):
             job = server.ask("/api/jobs", {"kind": kind, "fault": number}).json
             job = ended(server, job)
-            assert (job["state"], "made elsewhere" in job["message"]) == ("failed", True)
+            assert (job["state"], "untrusted run" in job["message"]) == ("failed", True)
     assert not trace.exists()
 
 

@@ -149,7 +149,7 @@ def test_the_command_line_refuses_it_too(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "elsewhere" in capsys.readouterr().err
+    assert "untrusted run" in capsys.readouterr().err
     assert not (folder / "imported").exists()
 
 

@@ -103,7 +103,7 @@ def fuzz(
 
 
 def usual_islands() -> int:
-    """One without workers; with them a fixed number, so that as many workers as that give the same campaign."""
+    """One without workers. With them 8, or one per worker if there are more: up to 8 workers give the same campaign."""
     workers = current().workers
     return 1 if isinstance(current(), Serial) else max(USUAL, workers)
 

@@ -13,7 +13,7 @@ from neurotest.cli.generate import load_targets
 from neurotest.errors import BadInput
 from neurotest.settings.analyse import GateSettings
 
-INPUTS_SHOWN = 10
+FAMILIES_SHOWN = 10
 
 
 @opt.command(
@@ -61,7 +61,7 @@ def _show(content: dict[str, Any], quiet: bool) -> None:
              "name": "all", **content["accuracy"]}  # fmt: skip
     _table("accuracy by class", [every, *content["by_class"]])
     if content["kept"] is not None:
-        _table("kept faults by family, the worst first", [content["kept"], *content["by_family"][:INPUTS_SHOWN]])
+        _table("kept faults by family, the worst first", [content["kept"], *content["by_family"][:FAMILIES_SHOWN]])
     show.remark(f"run: {content['run']}", quiet=quiet)
 
 

@@ -47,7 +47,8 @@ TargetAgain = Annotated[
     str | None, typer.Option("--target", help="The target, if the run may not name it itself (made elsewhere, moved).")
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", help="Share the work among so many processes; the result does not depend on it.")
+    int | None,
+    typer.Option("--workers", help="Share the work among N processes; their number does not change the result (fuzz: up to 8)."),
 ]
 Ray = Annotated[
     str | None,
@@ -313,7 +314,10 @@ def _fail_if(command: Callable[..., Any]) -> Any:
     """--fail-if with a number that the command has."""
     number = next((name for name in getattr(command, "numbers", ()) if "*" not in name), None)
     example = f", e.g. '{number}>0'" if number else ""
-    return Annotated[list[str] | None, typer.Option("--fail-if", help=f"Exit 1 if this holds{example}. Any number of the JSON.")]
+    return Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", help=f"Exit 1 if this holds{example}. Every number in the JSON output can be named."),
+    ]
 
 
 @functools.cache  # each command is asked several times, and evaluating its annotations is most of the start-up

@@ -64,7 +64,7 @@ def _matching(pattern: str) -> list[Path]:
 def _braces(pattern: str) -> list[str]:
     """Shards as WebDataset writes them.
 
-    >>> braces("train-{08..10}.tar")
+    >>> _braces("train-{08..10}.tar")
     ['train-08.tar', 'train-09.tar', 'train-10.tar']
     """
     head, opened, rest = pattern.partition("{")

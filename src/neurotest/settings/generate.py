@@ -157,7 +157,7 @@ class FuzzSettings(Limits, Loop, FromSeeds, Neurons, Trained):
         "goals",
     )
     oracle: Any = setting(
-        Several(), "label (default), metamorphic, quantised:int8, ...; repeat for several (regression: regression)."
+        Several(), "label (default; regression for regression networks), metamorphic, quantised:int8, ...; repeat for several."
     )
     keep: int = setting(
         Integer(least=0, usual="images per family"), "Images kept per family; all other faults are rows that can be replayed.", 5

@@ -332,7 +332,7 @@ def test_a_run_from_elsewhere_opens_no_pool_it_names(begun: Path, monkeypatch: p
     monkeypatch.setenv("NEUROTEST_CACHE", str(begun.parent / "another-cache"))
     labelling = Labelling(begun)
     assert labelling.pictures.source is None
-    assert "made elsewhere" in labelling.pictures.problem
+    assert "untrusted run" in labelling.pictures.problem
     stored = sorted(labelling.pictures.files)
     assert labelling.next(HOLDER)["input"]["position"] in stored
     labelling.close()

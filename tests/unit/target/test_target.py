@@ -90,7 +90,7 @@ def test_many_outputs_given_as_one_sigmoid_are_refused() -> None:
 
 
 def test_a_logit_given_as_sigmoid_is_refused() -> None:
-    refuses("conflict", "logits", lambda x: torch.full((len(x), 1), 3.0), outputs="sigmoid")
+    refuses("conflict", "outputs", lambda x: torch.full((len(x), 1), 3.0), outputs="sigmoid")
 
 
 @pytest.mark.parametrize("width", [1, 4])

@@ -99,7 +99,6 @@ def _weighted(weights: NDArray[np.float64], uniforms: NDArray[np.float64], m: in
     return np.asarray(order, dtype=np.int64)
 
 
-COUNTS, WEIGHTS = "5, 10, 4 and 3", "0.5, 0.5, 0.25 and 0.02"
 GAIN = 0.01  # of coverage, over the number of the step: less makes no new seed
 
 
@@ -127,14 +126,14 @@ class DLFuzz(Method):
     several: ClassVar[bool] = False
     strategy: str = "often"
     step: float = setting(0.02, "0.02 in the paper", above=0, most=1)
-    steps: int = setting(5, COUNTS)
-    neurons: int = setting(10, COUNTS)
-    runners_up: int = setting(4, COUNTS)
-    class_weight: float = setting(0.5, WEIGHTS, least=0)
-    neuron_weight: float = setting(0.5, WEIGHTS, least=0)
-    threshold: float = setting(0.25, WEIGHTS, least=0)
-    within: float = setting(0.02, WEIGHTS, least=0)
-    generations: int = setting(3, COUNTS)
+    steps: int = setting(5, "5 by default")
+    neurons: int = setting(10, "10 by default")
+    runners_up: int = setting(4, "4 by default")
+    class_weight: float = setting(0.5, "0.5 by default", least=0)
+    neuron_weight: float = setting(0.5, "0.5 by default", least=0)
+    threshold: float = setting(0.25, "0.25 by default", least=0)
+    within: float = setting(0.02, "0.02 by default", least=0)
+    generations: int = setting(3, "3 by default")
 
     def __post_init__(self) -> None:
         for part in str(self.strategy).split("+"):
