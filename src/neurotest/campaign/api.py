@@ -98,11 +98,11 @@ def fuzz(
     network = open_target(target)
     given["oracle"] = given.get("oracle") or (default_oracle(network),)
     if given.get("islands") is None:
-        given["islands"] = usual_islands()
+        given["islands"] = _usual_islands()
     return run_job(_Campaign.prepare(network, seeds, FuzzPlan.of(given), budget or Budget(**limits), callbacks), out)
 
 
-def usual_islands() -> int:
+def _usual_islands() -> int:
     """One without workers. With them 8, or one per worker if there are more: up to 8 workers give the same campaign."""
     workers = current().workers
     return 1 if isinstance(current(), Serial) else max(USUAL, workers)

@@ -131,7 +131,7 @@ def explain(
     with Run.open(run.path if isinstance(run, Run) else run) as opened:
         reader = FaultReader(opened, target)
         mutant = None if fault is None else reader.fault(_number(fault))
-        semantics = semantics_of(reader, train, dict(settings))
+        semantics = _semantics_of(reader, train, dict(settings))
         if mutant is None:
             return _patterns(reader, semantics, limit)
         return _one(reader, semantics, mutant, open_data(reader.target, _train(reader, train)))
@@ -155,7 +155,7 @@ def _classes(reader: FaultReader) -> list[str]:
     return list(names or map(str, range(outputs)))
 
 
-def semantics_of(reader: FaultReader, train: AnyData | None, options: dict[str, Any]) -> Semantics:
+def _semantics_of(reader: FaultReader, train: AnyData | None, options: dict[str, Any]) -> Semantics:
     """Paths as the campaign's guide read them, or as usual; a run from elsewhere may not choose files to read."""
     fields = {f.name for f in dataclasses.fields(Guidance)}
     if unknown := sorted(options.keys() - fields):

@@ -89,14 +89,14 @@ def neurons(run: str | Path, target: AnyTarget | None = None, *, progress: Progr
     with Run.open(run) as opened:
         campaign_config(opened)
         network = stored_target(opened, target)
-        seeds, faults, y = stored_pairs(opened, chosen.pop("pairs"))
+        seeds, faults, y = _stored_pairs(opened, chosen.pop("pairs"))
     network.shape = network.shape or seeds.shape[1:]
     x, moved = (network.prepare(np.ascontiguousarray(part)) for part in (seeds, faults))
     y_here = torch.from_numpy(y).to(network.device)
     return dataclasses.replace(of_pairs(network, x, moved, y_here, **chosen, progress=progress), run=opened.path)
 
 
-def stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.int64]]:
+def _stored_pairs(run: Run, most: int) -> tuple[NDArray[np.generic], NDArray[np.generic], NDArray[np.int64]]:
     """Seeds, their first stored faults, and the classes they left."""
     store = Store(run)
     seeds, places = store.seeds()

@@ -59,8 +59,8 @@ class Plan(ABC, Generic[Chosen]):
 
     def config(self) -> dict[str, Any]:
         """The settings as a run stores them."""
-        values = {name: stored_setting(name, value) for name, value in self.settings.stored().items()}
-        return {**values, "options": {name: stored_setting(name, value) for name, value in self.options.items()}}
+        values = {name: _stored_setting(name, value) for name, value in self.settings.stored().items()}
+        return {**values, "options": {name: _stored_setting(name, value) for name, value in self.options.items()}}
 
     @abstractmethod
     def effective(self) -> Any:
@@ -90,7 +90,7 @@ class Plan(ABC, Generic[Chosen]):
         return new
 
 
-def stored_setting(name: str, value: Any) -> Any:
+def _stored_setting(name: str, value: Any) -> Any:
     """A setting as a run stores it: methods and data as text."""
     if name == "train":
         return stored_spec(value)

@@ -65,16 +65,16 @@ def tables(coverage: Coverage, *, per_layer: bool) -> None:
         rows += [[name, "", "", "", "", "", reason] for name, reason in coverage.errors.items()]
     show.table(title, columns, rows)
     if per_layer:
-        for columns, rows in layer_tables(coverage):
+        for columns, rows in _layer_tables(coverage):
             show.table("per layer", columns, rows)
     if any(m.by_class for m in coverage.criteria.values()):
-        show.table("per class", *class_table(coverage))
+        show.table("per class", *_class_table(coverage))
     print(MEANING)
     if coverage.run:
         print(f"growth curves, layers and never-covered neurons: {coverage.run} (`{command('report', coverage.run)}`)")
 
 
-def layer_tables(coverage: Coverage) -> list[tuple[list[str], list[list[str]]]]:
+def _layer_tables(coverage: Coverage) -> list[tuple[list[str], list[list[str]]]]:
     """One table per set of layers: criteria of the same layers stand side by side."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for name, m in coverage.criteria.items():
@@ -86,7 +86,7 @@ def layer_tables(coverage: Coverage) -> list[tuple[list[str], list[list[str]]]]:
     ]
 
 
-def class_table(coverage: Coverage) -> tuple[list[str], list[list[str]]]:
+def _class_table(coverage: Coverage) -> tuple[list[str], list[list[str]]]:
     values = {name: m.by_class for name, m in coverage.criteria.items() if m.by_class}
     classes = list(dict.fromkeys(c for by_class in values.values() for c in by_class))[:CLASSES]
     rows = [[c, *(_value(by_class[c].whole) if c in by_class else "" for by_class in values.values())] for c in classes]

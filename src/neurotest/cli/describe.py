@@ -47,10 +47,10 @@ def describe(
         "notes": list(table.notes),
         "descriptions": table.table(),
     }
-    return content, lambda: print_table(table, summary, place)
+    return content, lambda: _print_table(table, summary, place)
 
 
-def print_table(table: Descriptions, summary: dict[str, Any], place: Path) -> None:
+def _print_table(table: Descriptions, summary: dict[str, Any], place: Path) -> None:
     rows = []
     for name, about in summary["layers"].items():
         words = " | ".join(dict.fromkeys(row.text for row in table.surest(name)[:DESCRIPTIONS_SHOWN]))

@@ -31,15 +31,15 @@ def explain(
     from neurotest.campaign.explain import explain as make
     from neurotest.report.explain import write_explanation
 
-    check_ending(out)
+    _check_ending(out)
     run, fault = opt.run_and_fault(run, fault)
     result = make(run, fault, target=call.network, **call.settings)
     if out is not None:
         show.remark(f"written to {write_explanation(result, out)}", quiet=call.quiet)
-    return result.to_dict(), lambda: print_fault(result) if isinstance(result, Explanation) else print_patterns(result)
+    return result.to_dict(), lambda: print_fault(result) if isinstance(result, Explanation) else _print_patterns(result)
 
 
-def check_ending(out: Path | None) -> None:
+def _check_ending(out: Path | None) -> None:
     """Before anything is computed."""
     if out is not None and out.suffix.lower() not in (".html", ".htm", ".md", ".json"):
         raise BadInput("out-of-range", "out", f"--out {out}: expected a name that ends in .html, .md or .json.")
@@ -76,7 +76,7 @@ def place(values: Any) -> str:
     return f"{words}, "
 
 
-def print_patterns(patterns: Any) -> None:
+def _print_patterns(patterns: Any) -> None:
     rows = [[name, f"{100 * p['faults']:.0f} %", f"{100 * p['others']:.0f} %"] for name, p in patterns.parts.items()]
     show.table(
         "where the path first leaves the seed's", ["layer", f"{patterns.faults} faults", f"{patterns.others} others"], rows

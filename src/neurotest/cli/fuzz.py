@@ -78,7 +78,7 @@ def fuzz(
 
     loaded = call.open_target(again or target)
     if goal or aim:
-        settings["guide"] = with_goals(settings.get("guide"), goal, aim)
+        settings["guide"] = _with_goals(settings.get("guide"), goal, aim)
     if plan:
         return planned(loaded, seeds, call)
     screen = Screen(json=json, quiet=call.quiet, classes=getattr(loaded, "classes", None), started=began)
@@ -104,7 +104,7 @@ def planned(loaded: Any, seeds: str | None, call: opt.Call) -> opt.Result:
     return forecast.to_dict(), lambda: show.forecast(forecast)
 
 
-def with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | None) -> Any:
+def _with_goals(guide: str | None, goals: list[str] | None, aims: list[str] | None) -> Any:
     """The guide with the goals that were asked for; aims come on top of the others."""
     import dataclasses
 
@@ -140,7 +140,7 @@ def print_result(result: FuzzResult) -> None:
         rows.append(_numbers("random", content["random"]))
     columns = ["guide", "forwards", "families", "seeds broken", "pairs", "faults", "per 1,000 forwards", "of those kept, faults"]
     show.table("the guide, and random beside it", columns, rows)
-    for text in (believed(content["believed_valid"]), versus(content)):
+    for text in (believed(content["believed_valid"]), _versus(content)):
         if text:
             print(text)
     rows = [[row["true"], row["predicted"], row["operator"], f"{row['faults']:,}"] for row in result.table()[:FAMILIES_SHOWN]]
@@ -171,7 +171,7 @@ def _share(value: float | None, interval: list[float] | None, times: float, unit
     return f"{times * value:.1f}{unit} ({times * interval[0]:.1f} .. {times * interval[1]:.1f})"
 
 
-def versus(content: dict[str, Any]) -> str:
+def _versus(content: dict[str, Any]) -> str:
     """Who found more families, seeds broken and pairs of classes, the guide or its control, in a sentence."""
     from neurotest.campaign.verdict import sentence
 

@@ -110,10 +110,10 @@ def stands(run: Path) -> opt.Result:
     from neurotest.select.adaptive.rounds import status
 
     result = status(run)
-    return result, lambda: tell_status(result)
+    return result, lambda: _tell_status(result)
 
 
-def tell_status(s: dict[str, Any]) -> None:
+def _tell_status(s: dict[str, Any]) -> None:
     rows = [
         [
             str(r["round"]),
@@ -154,10 +154,10 @@ def resume_selection(run: Path, budget: str | None, pool: str | None, files: int
         with Run.open(run) as opened:
             size = read_budget(budget, len(opened.inputs()))
     result = resume(run, size, pool=pool, files=files)
-    return result, lambda: tell_round(result)
+    return result, lambda: _tell_round(result)
 
 
-def tell_round(proposal: dict[str, Any]) -> None:
+def _tell_round(proposal: dict[str, Any]) -> None:
     if proposal["stop"]:
         print(f"stop: the next batch is expected to hold {100 * proposal['expected_rate']:.1f} % faults.")
         return

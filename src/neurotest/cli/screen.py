@@ -97,7 +97,7 @@ class Screen:
         random = facts["random"]
         beside = "" if random is None else f" (random: {random['faults']:,} in {random['families']})"
         return (
-            f"{elapsed(facts)}; {islands_line(facts)}"
+            f"{elapsed(facts)}; {_islands_line(facts)}"
             f"{facts['iterations']:,} iterations, {facts['forwards']:,} forwards ({facts['per_second']:,.0f}/s), "
             f"{facts['faults']:,} faults in {facts['families']} families{beside}, {facts['classes']} classes{coverage}; "
             f"{goals_line(facts)}"
@@ -138,7 +138,7 @@ class Screen:
         rows = [
             ("elapsed", elapsed(facts)),
             ("run", facts["run"] or "nothing is written"),
-            *([("islands", islands_line(facts).removesuffix("; "))] if facts.get("islands") else []),
+            *([("islands", _islands_line(facts).removesuffix("; "))] if facts.get("islands") else []),
             ("rate", f"{facts['per_second']:,.0f} forwards/s, {facts['forwards']:,} in all, {facts['iterations']:,} iterations"),
             ("found", f"{facts['faults']:,} faults, {facts['families']} families, {facts['classes']} classes"),
             ("random found", "" if random is None else f"{random['faults']:,} faults, {random['families']} families"),
@@ -168,7 +168,7 @@ def elapsed(facts: dict[str, Any]) -> str:
     return ", ".join([clock, *spent])
 
 
-def islands_line(facts: dict[str, Any]) -> str:
+def _islands_line(facts: dict[str, Any]) -> str:
     """Islands, rounds and workers; empty for a campaign that has one island."""
     if not facts.get("islands"):
         return ""

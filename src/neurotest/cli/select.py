@@ -102,11 +102,11 @@ def tell(selections: Comparison, run: str | Path | None, classes: Sequence[str] 
     from neurotest.cli import show
 
     first, *_ = selections.values()
-    tell_prior(selections)
-    tell_rounds(selections)
+    _tell_prior(selections)
+    _tell_rounds(selections)
     judged = any(selection.quality is not None for selection in selections.values())
     if judged:
-        show.table(*quality_table(selections))
+        show.table(*_quality_table(selections))
     elif first.estimate is None:
         picks = first.table()[:20]
         rows = [[_cell(name, value, classes) for name, value in row.items()] for row in picks]
@@ -142,7 +142,7 @@ def estimated(name: str, selection: Selection) -> str:
     return f"accuracy by {name} from {e.labelled:,} labels: {_percents(e.accuracy)}{truth}"
 
 
-def quality_table(selections: Comparison) -> tuple[str, list[str], list[list[str]]]:
+def _quality_table(selections: Comparison) -> tuple[str, list[str], list[list[str]]]:
     """Every method beside random, with 95 % intervals."""
     first, *_ = selections.values()
     judged = {name: selection.quality for name, selection in selections.items() if selection.quality is not None}
@@ -181,7 +181,7 @@ def _decimals(value: Interval) -> str:
     return "-" if math.isnan(value.value) else f"{value.value:.3f} ({value.low:.3f} .. {value.high:.3f})"
 
 
-def tell_prior(selections: Comparison) -> None:
+def _tell_prior(selections: Comparison) -> None:
     """Once for all methods that share it."""
     from neurotest.cli import show
 
@@ -199,7 +199,7 @@ def tell_prior(selections: Comparison) -> None:
         print(f"expected gain over deepgini before the first label: {100 * prior['expected_gain']:+.1f} points")
 
 
-def tell_rounds(selections: Comparison) -> None:
+def _tell_rounds(selections: Comparison) -> None:
     """What each round of an adaptive method promised, held, and gained over DeepGini so far."""
     from neurotest.cli import show
 

@@ -16,7 +16,7 @@ from neurotest.settings.select import LabelSettings
 INSTALL = "the pages need the extra serve: pip install 'neurotest[serve]' (fastapi, uvicorn)."
 
 
-def need_packages() -> None:
+def _need_packages() -> None:
     """A sentence in place of an import error, before anything is begun."""
     try:
         import fastapi  # noqa: F401
@@ -36,12 +36,12 @@ def label(
     call: opt.Call,
 ) -> None:
     """Open a labelling page, the most valuable input first. Every label is stored at once and improves what is shown next."""
-    need_packages()
+    _need_packages()
     settings = call.settings
     page = {name: settings.pop(name) for name in ("port", "by", "stop", "pool") if name in settings}
     browser, size = settings.pop("browser", True), settings.pop("size", None)
     if candidates is None:
-        refuse_settings(call)
+        _refuse_settings(call)
         path = Path(run)
     else:
         if "pool" in page:
@@ -52,7 +52,7 @@ def label(
     serve_page(path, **page, size=size, as_json=json, browser=browser and not json)
 
 
-def refuse_settings(call: opt.Call) -> None:
+def _refuse_settings(call: opt.Call) -> None:
     """A run has its network and its pool; what describes them is refused, unless it only stands in ./neurotest.toml."""
     typed = {word.partition("=")[0] for word in sys.argv[1:]}  # --train, too, may stand there
     named: list[str] = [name for name in ("method", "out", "limit") if name in call.typed]
@@ -107,7 +107,7 @@ def serve(
     call: opt.Call,
 ) -> None:
     """Open a page that follows a run while it is written: its numbers, its fault families, every fault."""
-    need_packages()
+    _need_packages()
     browser = call.settings.pop("browser", True)
     from neurotest.serve.live_api import run as serve_page
 

@@ -94,7 +94,7 @@ def number(value: float | None, form: str = ".4g") -> str:
     return "" if value is None else format(value, form)
 
 
-class Ticker:
+class _Ticker:
     """A bar on a terminal; otherwise one line at most every five seconds.
 
     seconds: after so many it ends, however much is done by then.
@@ -147,8 +147,8 @@ class Ticker:
 
 
 @contextmanager
-def ticking(what: str, *, quiet: bool = False, seconds: float | None = None) -> Iterator[Ticker]:
-    ticker = Ticker(what, quiet=quiet, seconds=seconds)
+def ticking(what: str, *, quiet: bool = False, seconds: float | None = None) -> Iterator[_Ticker]:
+    ticker = _Ticker(what, quiet=quiet, seconds=seconds)
     try:
         yield ticker
     finally:
@@ -161,7 +161,7 @@ _CONDITION = re.compile(r"\s*([\w./:%@-]+?)\s*(>=|<=|==|>|<)\s*([-+.\deE]+)\s*")
 def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> None:
     """Exit 1 when a condition such as `fdr>0.05`, `random.fdr<0.1` or `runs.0.faults>9` holds for the JSON result."""
     for condition in conditions or ():
-        path, sign, limit = read_condition(condition)
+        path, sign, limit = _read_condition(condition)
         value: Any = content
         for part in path.split("."):
             try:
@@ -181,7 +181,7 @@ def check_fail_if(conditions: Sequence[str] | None, content: dict[str, Any]) -> 
 def check_names(conditions: Sequence[str] | None, numbers: Sequence[str] | None) -> None:
     """Refuse conditions that cannot be read or, where a command says which numbers its result has, name another."""
     for condition in conditions or ():
-        name = read_condition(condition)[0]
+        name = _read_condition(condition)[0]
         if numbers is not None and not any(fnmatchcase(name, pattern) for pattern in numbers):
             closest = near(name, numbers).removeprefix("Known: ")
             closest = f"{closest} " if closest.startswith("Did") else ""
@@ -192,7 +192,7 @@ def check_names(conditions: Sequence[str] | None, numbers: Sequence[str] | None)
             )
 
 
-def read_condition(condition: str) -> tuple[str, str, float]:
+def _read_condition(condition: str) -> tuple[str, str, float]:
     """Split a condition; called before the work starts, so that a mistake is reported at once."""
     match = _CONDITION.fullmatch(condition)
     try:

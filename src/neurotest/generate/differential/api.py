@@ -97,7 +97,7 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
             for start in range(0, len(seeds), batch):
                 x = seeds.unit(seeds.x[start : start + batch], target.device)
                 said = answers(target.logits(target.prepare(in_bounds.stored(x))), target.bins)
-                same[start : start + batch] &= ~left(said, of_seeds(seeds)[start : start + batch], targets[0].tolerance)
+                same[start : start + batch] &= ~left(said, _of_seeds(seeds)[start : start + batch], targets[0].tolerance)
     if not same.any():
         raise BadInput(
             "empty", "seeds", f"the targets agree on none of the {len(same)} seeds: are their classes in the same order?"
@@ -105,12 +105,12 @@ def agreeing(targets: Sequence[Target], source: Source, *, keep_wrong: bool, bat
     return seeds.take(np.flatnonzero(same)), int((~same).sum())
 
 
-def of_seeds(seeds: Seeds) -> NDArray[Any]:
+def _of_seeds(seeds: Seeds) -> NDArray[Any]:
     """(n,) what the first target says of the seeds: classes, or regression values."""
     return seeds.roots.predicted if seeds.values is None else seeds.values
 
 
-def check_targets(targets: Sequence[Target], method: Method, source: Source) -> None:
+def _check_targets(targets: Sequence[Target], method: Method, source: Source) -> None:
     """One size, one number of classes, one list of class names; as many targets as the method compares."""
     methods = registry.entries("differential").items()
     others = " or ".join(name for name, entry in methods if getattr(entry.make, "several", None) is not method.several)
@@ -154,7 +154,7 @@ class _Diff(Batches[DiffResult]):
     def begin(cls, targets: list[Target], seeds: AnyData, method: Method, settings: DiffSettings) -> _Diff:
         first = next((target for target in targets if target.shape is not None), targets[0])
         source = open_data(first, seeds, limit=settings.limit)
-        check_targets(targets, method, source)
+        _check_targets(targets, method, source)
         method.check(source.shape, audio=is_audio(source.dtype, source.shape))
         for target in targets:
             target.survey().find(method.layers)  # a missing layer is refused before a run is made
@@ -176,7 +176,7 @@ class _Diff(Batches[DiffResult]):
         device = self.target.device
         positions = self.seeds.positions[rows]
         seed = self.seeds.unit(self.seeds.x[rows], device)
-        outcome = _distinct(search.batch(seed, of_seeds(self.seeds)[rows], positions))
+        outcome = _distinct(search.batch(seed, _of_seeds(self.seeds)[rows], positions))
         saved = self.seeds.stored(outcome.x)
         x = self.seeds.unit(saved, device)  # as it will be read back
         start = rows_of(seed, outcome.rows)
@@ -191,7 +191,7 @@ class _Diff(Batches[DiffResult]):
     def _result(self, ensemble: Ensemble, search: Search) -> DiffResult:
         arrays = self.joined("x", "row", "steps", "said", "random", "random_said", "distance")
         rows, predictions, noise = arrays["row"], arrays["said"], arrays["random_said"]
-        expected, tolerance = of_seeds(self.seeds)[rows], self.target.tolerance
+        expected, tolerance = _of_seeds(self.seeds)[rows], self.target.tolerance
         changed = arrays["distance"][:, 2] > SAME
         first, noisy = (deviant(said, expected, tolerance) for said in (predictions, noise))
         quantities = RegressionValues.of(self.seeds, first, rows)
