@@ -44,7 +44,7 @@ class AudioFile(File):
     rate: int = 0
     channels: int = 1
     subtype: str = ""
-    held: Callable[[], Held] | None = None  # gives the clip, where it is no file
+    held: Callable[[], Held] | None = None  # gives the clip, where there is none on disk
 
     def length(self, rate: int) -> int:
         """Samples at another rate."""

@@ -41,7 +41,7 @@ class ImageFile(File):
 
     size: tuple[int, int] = (0, 0)  # (height, width)
     grey: bool = False
-    image: Callable[[], Image.Image] | None = None  # gives the image, where it is no file
+    image: Callable[[], Image.Image] | None = None  # gives the image, where there is none on disk
 
 
 @registry.register(

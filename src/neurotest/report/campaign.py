@@ -183,7 +183,7 @@ def _campaign_growth(run: Run) -> Row | None:
     curves.append(("faults", guide, course.faults(run, own)))
     ends = {"random": (control_of(run) or tally_of(run)).forwards}
     rows = [row for what, by, curve in curves for row in _points(what, by, curve, ends.get(by, tally_of(run).forwards))]
-    beside = ", beside random with as many passes" if control else ""
+    beside = ", compared with random at as many passes" if control else ""
     x, y = charts.number("forwards", "forward passes", axis={"tickCount": 4}), charts.number("count", axis={"tickCount": 4})
     line = charts.line(x, y, 210, 150, interpolate="step-after")
     line["encoding"]["color"] = charts.names("by", scale=charts.colours(dict.fromkeys(by for _, by, _ in curves)))
